@@ -16,6 +16,7 @@ benchmarks/results/atlas.json; the data are deleted.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import gzip
 import importlib
@@ -28,6 +29,7 @@ import tempfile
 import time
 import warnings
 import zlib
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -290,6 +292,15 @@ def run(form: str, whats: list[str], n: int, d: int, folder: Path, runs: int) ->
     return rows
 
 
+def installed_versions(names: Iterable[str]) -> dict[str, str]:
+    """Return the versions of those packages that are installed."""
+    found = {}
+    for name in names:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -320,8 +331,7 @@ def main() -> None:
     document = {
         "command": "python benchmarks/bench_atlas.py " + " ".join(sys.argv[1:]),
         "date": datetime.date.today().isoformat(),
-        "versions": {name: importlib.metadata.version(name) for name in names}
-        | {"python": platform.python_version()},
+        "versions": installed_versions(names) | {"python": platform.python_version()},
         "cells": options.cells,
         "genes": options.genes,
         "types": TYPES,

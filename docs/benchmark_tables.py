@@ -438,16 +438,17 @@ def rules_markers_sentence(found: dict) -> str:
     for name, measured in found["worth"].items():
         scores = measured["scores"]
         rules = ("no rule", "min_per_class=2", "min_per_class=3")
-        worst = " / ".join(f"{scores[rule]['worst_fifth']:.3f}" for rule in rules)
-        nmi = " / ".join(f"{scores[rule]['nmi']:.3f}" for rule in rules)
-        texts.append(f"{name} {worst} (NMI of unseen classes {nmi})")
+        worst = ", ".join(f"{scores[rule]['worst_fifth']:.3f}" for rule in rules)
+        nmi = ", ".join(f"{scores[rule]['nmi']:.3f}" for rule in rules)
+        texts.append(f"On {name}, this recall is {worst}, and the NMI of unseen classes {nmi}.")
     splits = {row["splits"] for m in found["worth"].values() for row in m["scores"].values()}
     return made_by(
         found,
-        "Do not expect `min_per_class` to raise accuracy. With the default settings the worst "
-        f"fifth of the seen classes has a recall, without a rule / 2 / 3 markers, of "
-        f"{'; '.join(texts)}, means of {min(splits)} splits. The rule guarantees "
-        "markers that can be looked at; it does not improve the recall of weak classes.",
+        "Do not expect `min_per_class` to raise accuracy. We compared panels without the rule, "
+        "with two markers and with three markers of each class, by their recall of the fifth "
+        f"of the seen classes that is recognized worst (means of {min(splits)} splits). "
+        f"{' '.join(texts)} The rule guarantees markers that you can look at. It does not "
+        "improve the recall of weak classes.",
     )
 
 

@@ -17,12 +17,12 @@ HEAD = """# Command line
 
 <!-- Written by docs/cli_reference.py from `semfs --help`; `make cli-docs` writes it again. -->
 
-The extra `cli` ([installation](install.md)) brings the command `semfs`. An error in data or
+The extra `cli` ([installation](install.md)) installs the command `semfs`. An error in data or
 files is one line on standard error that says what was found, what was expected and what to do;
 a misspelt command or option shows its usage. The exit code is 2 in both cases. Output is plain
 text without escape codes in a pipe or with `NO_COLOR` set; `--json` is for scripts.
-`semfs --install-completion` teaches your shell the commands and options; `semfs --version`
-tells the version.
+`semfs --install-completion` sets up tab completion in your shell, and `semfs --version`
+prints the version.
 """
 
 

@@ -78,8 +78,11 @@ def _ahead_sentence(found: dict) -> str:
             ]
             if others:
                 ahead.append(f"{name} ({row[key]:.2f}; {', '.join(others)})")
-        parts.append(f"of predicting {words} on {', '.join(ahead) or 'none of the data sets'}")
-    return f"Other methods are ahead {' and '.join(parts)}."
+        parts.append(f"of predicting {words} on {', '.join(ahead) or 'none of the data sets'}.")
+    return (
+        f"Other methods are ahead {parts[0]} They are ahead {parts[1]} Numbers in parentheses "
+        "are accuracies, first that of SemFS."
+    )
 
 
 def _errors_sentence(found: dict) -> str:
@@ -124,7 +127,7 @@ def two_files_table(found: dict) -> str:
             row["all compete alone, seen"],
         ]
         rows.append(" | ".join([words, str(k), *(f"{cell[0]:.2f}" for cell in cells)]))
-    head = "descriptions | genes | alone: | together: | all compete, new: | seen:"
+    head = "descriptions | genes | alone: | together: | all compete, unseen: | seen:"
     return "\n".join([*table(head, rows), "", _bounds_sentences(found), ""])
 
 
@@ -141,10 +144,10 @@ def _bounds_sentences(found: dict) -> str:
     return (
         "With own terms and 50 genes, bringing the genes of the second file to those of the "
         "first by the *true* labels of its seen types, by standardizing, or by matching "
-        f"distributions changes the accuracies on new types by {min(changes):+.2f} to "
+        f"distributions changes the accuracies on unseen types by {min(changes):+.2f} to "
         f"{max(changes):+.2f}. No bias keeps {bias['seen at least']:.2f} of the seen types "
-        f"and more than {bias['new at most']:.2f} of the new ones. If the means of the new "
-        "types were known from half of their cells, the same genes would name "
+        f"and more than {bias['new at most']:.2f} of the unseen ones. If the means of "
+        "the unseen types were known from half of their cells, the same genes would name "
         f"{bound['new'][0]:.2f} of the other half correctly, and {bound['all, new'][0]:.2f} "
         f"if all types compete (all genes: {found['true means, all genes']['new'][0]:.2f} and "
         f"{found['true means, all genes']['all, new'][0]:.2f})."

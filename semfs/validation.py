@@ -1,4 +1,4 @@
-"""Checks at the public edge: parameters, weights, finite numbers.
+"""Checks of what users pass: parameters, weights, finite numbers.
 
 A wrong parameter raises `ParameterError` (or `ParameterTypeError`), which knows the name of the
 parameter: the command line shows the name of its option instead.

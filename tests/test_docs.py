@@ -36,8 +36,19 @@ QUICK = {
 WITH_COMMANDS = {"get-started.md", "annotate.md", "gene-panel.md", "sensors.md"}
 PAGES = {path.name: path.read_text("utf-8") for path in sorted(DOCS.glob("*.md"))}
 WITH_CODE = {name for name, text in PAGES.items() if "```python" in text}
+
+
+def _unwrapped(text):
+    """Commands that go on after a backslash at the end of a line, each on one line."""
+    return re.sub(r" *\\\n *", " ", text)
+
+
 COMMANDS = sorted(
-    set(re.findall(r"^\s*\$ (semfs [^\n\[]+)$", "\n".join(PAGES.values()), re.MULTILINE))
+    set(
+        re.findall(
+            r"^\s*\$ (semfs [^\n\[]+)$", _unwrapped("\n".join(PAGES.values())), re.MULTILINE
+        )
+    )
 )
 
 
@@ -48,7 +59,7 @@ def load_module(name):
 
 
 def run_commands(text):
-    for line in text.splitlines():
+    for line in _unwrapped(text).splitlines():
         if line.startswith("$ semfs"):
             if "cl" in (arguments := shlex.split(line)[2:]):
                 pytest.importorskip("cellxgene_ontology_guide")

@@ -49,7 +49,7 @@ def encode_class_names(
         averaged.
     encoder : callable, path-like or str, default="wordllama"
         - ``"wordllama"``: 256 numbers per text from the package of that name (extra
-          ``text``), which brings its model along: no network is needed;
+          ``text``), which includes the model, so that no network is needed;
         - a callable that takes a list of texts and returns one row of numbers for each;
         - a file of word vectors, GloVe or word2vec text (``.txt``, ``.vec``, possibly
           ``.gz``): the vectors of a text's words are averaged;
@@ -230,7 +230,7 @@ def _vector_lines(path: Path) -> Iterator[list[str]]:
     with unpacked(path) as file:
         while line := file.readline(_LONGEST_LINE):
             if len(line) == _LONGEST_LINE:
-                raise FileError(f"{path} has a line of a million bytes: no word vectors.")
+                raise FileError(f"{path} has a line of a million bytes, not word vectors.")
             parts = line.decode("utf-8", "replace").rstrip().split(" ")
             if parts != [""]:
                 yield parts

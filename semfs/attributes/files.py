@@ -136,7 +136,7 @@ def _as_number(cell: object) -> float:
 
 
 def write_table(frame: pd.DataFrame, path: PathLike) -> None:
-    """Write a frame with its index as CSV, TSV or Parquet; the file appears whole."""
+    """Write a frame with its index as CSV, TSV or Parquet, in one step (never half a file)."""
     suffix = Path(path).suffix.lower()
     if suffix not in (*TEXT, *PARQUET):
         raise ValueError(f"{path}: a table is written as {', '.join((*TEXT, *PARQUET))}.")

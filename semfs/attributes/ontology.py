@@ -39,7 +39,8 @@ def attributes_from_ontology(
         Whether to keep the columns of terms that are an ancestor of no other given term.
         Such a column is 1 for that term alone and says nothing about an unseen class.
     part_of : bool, default=False
-        Whether ancestors are also the wholes that a class is part of; files only.
+        Whether what a class is part of (``part_of`` relations) counts among its ancestors;
+        for files only.
 
     Returns
     -------

@@ -83,7 +83,7 @@ class AttributeTable:
             return _checked(_parts(attributes))
         if classes is None:
             raise TypeError(
-                f"attributes must be a table, got {attributes!r}. Make one: attributes_of, "
+                f"attributes must be a table, got {attributes!r}. Make one with attributes_of, "
                 "read_attributes or attributes_from_ontology of semfs.attributes."
             )
         if attributes is None or means_labels_alone(attributes):

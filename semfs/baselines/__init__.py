@@ -2,8 +2,8 @@
 
 Unsupervised: `RandomSelector`, `VarianceSelector`, `MCFS`, `FSASL`. Supervised by class
 labels: `Markers`; by labels or by the attributes of the classes: `LassoSelector`, `L20ALM`,
-`WkNN`. What differs from the original programs, and why, is on the page on the comparison
-methods. They share, where they have them, the parameters
+`WkNN`. The documentation's page on the comparison methods says how they differ from the
+original programs, and why. Where they have them, they share the parameters
 
 - ``n_features_to_select`` (50), a number, or a share of the features;
 - ``attributes``: one row of numbers per class, as in `SemFS`; None takes the labels, one-hot;

@@ -113,14 +113,15 @@ class Baseline(RankingSelector):
         largest = float(max(X.max(), -X.min()))
         if not low <= largest <= high:
             raise ValueError(
-                f"The largest entry of X is {largest:.1e}; {name} and its parameters have a "
-                f"meaning from {low:.0e} to {high:.0e}. Rescale X, as by StandardScaler."
+                f"The largest entry of X is {largest:.1e}, but {name} and its parameters "
+                f"are made for {low:.0e} to {high:.0e}. Rescale X, as by StandardScaler."
             )
 
     def _breakdown(self, what: str) -> str:
         return (
-            f"{type(self).__name__} {what}: numbers of too different size for floating point. "
-            "Rescale X, as by StandardScaler, and attributes; keep parameters near defaults."
+            f"{type(self).__name__} {what}: numbers differ too much in size for floating "
+            "point. Rescale X, as by StandardScaler, and attributes; "
+            "keep parameters near defaults."
         )
 
     def _scores(self, data: Training) -> Floats:

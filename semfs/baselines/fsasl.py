@@ -55,7 +55,7 @@ class FSASL(Baseline):
     Parameters
     ----------
     n_features_to_select, random_state
-        As of all methods (see `semfs.baselines`).
+        As in all methods (see `semfs.baselines`).
     n_components : int or None, default=None
         Number c of eigenvectors, the number of clusters if you know it; None is 5.
     lambda2, lambda3 : float, default=1.0
@@ -307,7 +307,7 @@ def _solve_active(
     """Return the active rows with the weights of least squares, all positive, and the residual.
 
     As in non-negative least squares: while a weight would not be positive, go from the present
-    weights towards the solution until the first one is 0, and drop its row.
+    weights toward the solution until the first one is 0, and drop its row.
     """
     while True:
         columns = problem.E[active.rows].T * active.sign

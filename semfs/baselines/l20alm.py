@@ -44,7 +44,7 @@ class L20ALM(Baseline):
     Parameters
     ----------
     n_features_to_select, attributes, random_state
-        As of all methods (see `semfs.baselines`).
+        As in all methods (see `semfs.baselines`).
     mu, rho : float, default=1.0, 1.1
         First penalty of the augmented Lagrangian, and its growth per iteration.
     max_iter : int, default=150

@@ -43,7 +43,7 @@ class LassoSelector(Baseline):
     Parameters
     ----------
     n_features_to_select, attributes
-        As of all methods (see `semfs.baselines`).
+        As in all methods (see `semfs.baselines`).
     lam : float, default=1.0
     penalty : {"l1", "l21"}, default="l1"
     fit_intercept, standardize : bool, default=True
@@ -128,7 +128,7 @@ class LassoSelector(Baseline):
         if n_nonzero < min(self._n_wanted(len(scores)), len(scores)):
             warnings.warn(
                 f"Only {n_nonzero} features have a non-zero coefficient at lam={self.lam:g}; "
-                "the others are ranked by residual correlation. Lower lam for more.",
+                "the others are ranked by residual correlation. Lower lam to get more.",
                 stacklevel=4,
             )
 

@@ -51,8 +51,8 @@ class MCFS(Baseline):
     Parameters
     ----------
     n_features_to_select, random_state
-        As of all methods (see `semfs.baselines`). The first is also the cardinality k of the
-        regressions: scores depend on it.
+        As in all methods (see `semfs.baselines`). The first is also the cardinality k of the
+        regressions, so scores depend on it.
     n_components : int, default=5
         Number K of embedding coordinates; the number of clusters if you know it.
     n_neighbors : int, default=5

@@ -74,7 +74,7 @@ class Markers(Baseline):
     Attributes
     ----------
     scores_ : ndarray of shape (d,)
-        Share of the features not ahead in the turns.
+        Share of the features that do not come before this one in the turns.
     statistics_ : ndarray of shape (C, d)
         t of each class and feature; finite also where both sides are constant. The variance
         of a class with one sample is taken as 0.
@@ -94,7 +94,7 @@ class Markers(Baseline):
     def _scores(self, data: Training) -> Floats:
         """Return the share of the features that are not ahead in the turns of the classes."""
         if len(data.table) < 2:
-            raise ValueError("y has one class only; Markers compares at least two.")
+            raise ValueError("y has only one class, but Markers needs at least two.")
         self.statistics_ = welch_statistics(data.X, data.codes)
         best_first = np.argsort(-self.statistics_[:, ~data.constant], axis=1, kind="stable")
         turns = best_first.T.ravel()  # the best of each class, then the second best of each, …

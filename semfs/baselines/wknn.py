@@ -44,7 +44,7 @@ class WkNN(Baseline):
     Parameters
     ----------
     n_features_to_select, attributes, random_state
-        As of all methods (see `semfs.baselines`).
+        As in all methods (see `semfs.baselines`).
     kernel : {"rbf", "exp"}, default="rbf"
     loss : {"mse", "mae", "huber", "ce"}, default="mse"
         "ce" needs targets between 0 and 1.

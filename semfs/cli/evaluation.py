@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Exit, Option
 
@@ -41,19 +41,23 @@ if TYPE_CHECKING:
     from semfs.lab.demo import Demo
 
 DATASET = "sample, a name of 'semfs datasets', or a file: h5ad, CSV, Excel, Parquet, NPZ, …"
-PAGE = "Page with figures, .html."
+PAGE = "The HTML page with figures."
+IMPUTE = (
+    "Fill missing values of a table with the median of the feature in the samples of the seen "
+    "classes."
+)
 PANEL_HELP = (
-    "Also judge this panel: a file with one feature per line, or a table with a column of "
+    "Also evaluate this panel: a file with one feature per line, or a table with a column of "
     "them, best first; repeatable."
 )
 REPEATS = "K-means runs per score."
 METRIC = (
-    "Also score with your own metric(X, y) on the unseen classes, larger is better: "
-    "module:function; repeatable."
+    "Also score the unseen classes with your own metric(X, y), given as "
+    "module:function. Larger must be better; repeatable."
 )
 METHODS = "Methods to compare, comma-separated; module:Class for your own."
-SIZES = "Numbers of features: 10,20 or 5:50:5; or shares: 0.1,0.2."
-SPLITS = "Number of class splits: the data set's own first, then random ones."
+SIZES = "Numbers of features, such as 10,20 or 5:50:5, or shares, such as 0.1,0.2."
+SPLITS = "Number of class splits. The data set's own come first, then random ones."
 USUAL_METHODS = "semfs-described,semfs,markers,variance,random"
 #: Said of every comparison with given panels.
 DESIGNED = (
@@ -77,6 +81,7 @@ class Evaluation:
     layer: Layer = None
     normalize: Normalize = None
     scale: Scale = False
+    impute: Annotated[Literal["median"] | None, Option(help=IMPUTE)] = None
     drop: Drop = None
     unseen: Annotated[Names, Option(help=f"Unseen classes. {UNSEEN}")] = None
     metrics: Annotated[Names, Option("--metric", help=METRIC)] = None
@@ -89,13 +94,14 @@ class Evaluation:
 
 
 def evaluate(options: Evaluation) -> None:
-    """Cluster the unseen classes of a data set with the features each method selects.
+    """Cluster the unseen classes of a data set with the features that each method selects.
 
-    Your own file needs `--label` and `--attributes`. Without `--unseen` the unseen classes
-    are those the data set names, or random ones, `--splits` times. With `--panel` lists of
-    features in files are compared, too. Where classes are described, unseen classes are
-    also predicted from their descriptions: alone, and when seen classes compete. The page
-    (`--out`) shows the recall of each class, confusions, and what is lost when features fail.
+    Your own file needs `--label` and `--attributes`. Without `--unseen`, the unseen classes
+    are those that the data set names, or random ones (`--splits` times). `--panel` adds a
+    list of features in a file to the comparison. If classes are described, unseen classes
+    are also predicted from their descriptions, among themselves and together with the seen
+    classes. The page (`--out`) shows the recall of each class, confusions, and what is lost
+    when features fail.
 
     Example: `semfs evaluate cells.h5ad --label cell_type --attributes cl --splits 5`
     """
@@ -103,7 +109,7 @@ def evaluate(options: Evaluation) -> None:
         message = "--unseen names classes and --splits draws them: give one of the two."
         raise ValueError(message)
     if options.out is not None and not is_page(options.out):
-        message = "the page is written as .html; choose such a name."
+        message = "the name of the page must end in .html."
         raise ValueError(f"{options.out}: {message}")
     panels = options.panel or []
     sources = description_sources(options.attributes)
@@ -190,13 +196,14 @@ def _open(options: Evaluation) -> Any:
         check_descriptions(options.attributes, path, options.layer)
         drop = expand_columns(path, options.label, options.layer, options.drop)
         reading["drop"] = drop + level_columns(options.attributes, path, options.layer)
+        reading["impute"] = options.impute is not None
         if options.attributes is not None:
             reading["attributes"] = described_classes(
                 options.attributes, path, options.label, options.layer
             )
-    elif options.drop:
-        # `open_data` refuses it with a reason: it is for files.
-        reading["drop"] = options.drop
+    else:
+        # `open_data` refuses them with a reason: they are for files.
+        reading |= given(options, "drop", "impute")
     return replace(open_data(options.data, **reading), scale=options.scale)
 
 
@@ -272,7 +279,7 @@ def demo(
     genes: Annotated[int, Option(help="Number of genes to select.")] = 20,
     splits: Annotated[int, Option(help="Random splits into seen and unseen types.")] = 20,
 ) -> None:
-    """Select genes for lung cell types that were never labeled, and judge the selection.
+    """Select genes for lung cell types that were never labeled, and evaluate the selection.
 
     Prints the genes and a comparison with other selectors; writes `report.html`, which opens
     offline, and `demo.png`.

@@ -18,8 +18,8 @@ DATA = (
 )
 LABEL = (
     "Where the class labels are: a column (of obs in H5AD and Zarr), "
-    "an array of the file (NPZ: y by default), or a file: one label per "
-    "line, or names of the samples (barcodes) and labels."
+    "an array of the file (NPZ: y by default), or a file with one label per "
+    "line or with sample names (barcodes) and labels."
 )
 ATTRIBUTES = (
     "What describes the classes: a table file (CSV, Parquet, Excel), an "
@@ -28,10 +28,10 @@ ATTRIBUTES = (
     "that groups the classes (coarsest first). Several, separated by "
     "commas, are all used with the same weight."
 )
-UNSEEN = "A class, or several separated by commas; repeatable."
-DROP = "Column to ignore; repeatable. Also comma-separated names, a file, or 're:PATTERN'."
+UNSEEN = "One class, or several separated by commas; repeatable."
+DROP = "Columns to ignore: a name, comma-separated names, a file, or 're:PATTERN'; repeatable."
 LAYER = "Layer of an H5AD file, or 'raw'; or the name of the matrix in a file with several."
-COUNTS = "The file holds counts. Use log(1 + counts per 10⁴ counts of the sample)."
+COUNTS = "Replace the counts in the file by log(1 + counts per 10⁴ counts of the sample)."
 SCALE = "Scale every feature to variance 1 (use it when units differ)."
 
 JOBS = "Number of worker processes. Default: one per core."

@@ -12,9 +12,9 @@ from semfs.cli.options import Seed, command_line, is_page
 from semfs.cli.selection import Selection, prepare, print_selection
 from semfs.cli.selection_data import open_source
 
-PANEL_PAGE = "The page, .html; the list for the vendor is written beside it as .csv."
+PANEL_PAGE = "The HTML page. The list for the vendor is written beside it as .csv."
 REDUCED = "Also write the reduced data here, as 'semfs select' does."
-BOOTSTRAPS = "Number of bootstraps over classes, for the stability. 0: none."
+BOOTSTRAPS = "Number of bootstraps over classes that measure the stability; 0 for none."
 
 
 @dataclass
@@ -28,7 +28,7 @@ class PanelOptions(Selection):
 
 
 def panel(options: PanelOptions) -> None:
-    """Select features as `select` does, and write a page about them, and a list to order.
+    """Select features as `select` does; write a page about them and a list to order.
 
     The page opens without a network. It names the features with reasons and substitutes, and
     shows their levels by class, coverage, stability, and which classes are hard to separate.
@@ -36,7 +36,7 @@ def panel(options: PanelOptions) -> None:
     Example: `semfs panel cells.h5ad --label cell_type --attributes cl -k 50 -o panel.html`
     """
     if not is_page(options.out):
-        message = "the page is written as .html; choose such a name."
+        message = "the name of the page must end in .html."
         raise ValueError(f"{options.out}: {message}")
     import semfs
     from semfs.panel import panel_report

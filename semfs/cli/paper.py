@@ -23,7 +23,7 @@ from semfs.cli.options import (
 EXPERIMENTS = (
     "clustering, labeled-ratio, attributes-vs-labels, alpha, convergence, scaling, all"
 )
-FOLDER = "Folder of data sets; without it, the bundled sample."
+FOLDER = "Folder of data sets. Default: the bundled sample."
 ONLY = "Only data sets whose names start with one of these (comma-separated)."
 FAST = "Fewer values of k, runs, splits and grid points."
 

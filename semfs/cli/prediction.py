@@ -17,7 +17,7 @@ UNKNOWN = (
     "Label samples that are far from all classes 'unknown'. "
     "The value is the share of samples of seen classes that get this label by mistake."
 )
-MISSING = "If the data lack selected features: stop, or predict from the others."
+MISSING = "Whether to stop if the data lack selected features, or to predict from the others."
 PREDICTED = "A table (.csv .tsv .parquet .feather .xlsx), or .h5ad: a copy with annotations."
 
 
@@ -38,7 +38,7 @@ class Prediction:
 def predict(options: Prediction) -> None:
     """Name the samples of a data file: class, probability and the next best class.
 
-    Data are normalized as those that the selector was fitted to.
+    The data are normalized like those that the selector was fitted to.
 
     Example: `semfs predict panel.npz new_cells.h5ad --together -o annotated.h5ad`
     """
@@ -66,5 +66,5 @@ def predict(options: Prediction) -> None:
     )
     counts = frame["class"].value_counts()
     shown = ", ".join(f"{name} {count}" for name, count in counts.head(5).items())
-    show(f"Named {len(frame)} samples by {len(counts)} classes. Most: {shown}")
+    show(f"Assigned {len(frame)} samples to {len(counts)} classes. Most frequent: {shown}")
     show_written([options.out], replaced)

@@ -51,32 +51,32 @@ LIST = (
 )
 INCLUDE = f"Features to select in any case: {LIST}"
 EXCLUDE = f"Features never to select: {LIST}"
-CANDIDATES = f"Select only among these: {LIST}"
+CANDIDATES = f"Select only among these features: {LIST}"
 PER_CLASS_HELP = "Select at least this many markers of each class."
 GROUPS = (
-    "Features selected together; -k then counts groups: "
-    "a column of var (H5AD, Zarr), or a table of features and groups."
+    "Groups of features that are selected together, so that -k counts groups. "
+    "A column of var (H5AD, Zarr), or a table of features and groups."
 )
 COSTS = "Cost of each feature: a column of var (H5AD, Zarr), or a table of features and costs."
-BUDGET = "Limit of the total cost. Without -k, it also decides how many features are selected."
+BUDGET = "Limit on the total cost. Without -k, it also decides how many features are selected."
 MIN_LEVEL = "Leave out features whose highest class mean is below this."
 MAX_LEVEL = "Leave out features whose highest class mean is above this."
 CAPACITY = (
-    "Limit of the sum of the means of the selected features, in every class: "
-    "a number, or a table of classes and numbers."
+    "Limit on the sum of the class means of the selected features, in every class. "
+    "A number, or a table of classes and numbers."
 )
 HIDDEN = f"Classes not to use. {UNSEEN}"
 DESCRIPTIONS = f"{ATTRIBUTES} Default: labels."
 SYMBOLS = "Column of var with gene names, instead of the index (H5AD, Zarr)."
-RARE = "Leave out classes with fewer samples."
+RARE = "Leave out classes with fewer samples than this."
 UNLABELED = (
     "Whether samples without a label are dropped (the default), "
     "or used as examples of unseen classes."
 )
 UNLABELED_FILE = (
     "Another file of unlabeled samples, to be used as well. "
-    "Features are found by name; those it lacks are judged by the labeled "
-    "samples alone."
+    "Features are found by name; features that it lacks are judged by the "
+    "labeled samples alone."
 )
 LABEL_WEIGHT = (
     "Weight of the class labels beside the descriptions. "
@@ -84,10 +84,10 @@ LABEL_WEIGHT = (
 )
 COPIES = (
     "Skip features whose correlation with a selected one exceeds this. "
-    "1 skips nothing; default: 0.95."
+    "With 1, none is skipped. Default: 0.95."
 )
 IMPUTE = (
-    "Fill missing values of a table: with the median of the feature, "
+    "Fill missing values of a table with the median of the feature, "
     "or with the mean of the class (class means do not change)."
 )
 BATCH_COLUMN = (
@@ -95,11 +95,11 @@ BATCH_COLUMN = (
     "The constant differences between batches are removed before features are "
     "selected."
 )
-SUBSET = "H5AD: write the selected genes only."
+SUBSET = "Write only the selected genes (H5AD)."
 SAVE = "Save the selector here, for semfs.load."
 NO_LABEL = (
-    "Labels that mean 'no label', comma-separated; repeatable. Used "
-    "instead of nan, NA, n/a, none, unknown and unassigned."
+    "Labels that mean 'no label', comma-separated; repeatable. "
+    "Default: nan, NA, n/a, none, unknown and unassigned."
 )
 CLUSTER = "Address of a Dask cluster, such as tcp://host:8786."
 
@@ -141,7 +141,7 @@ class Selection:
     subset: Annotated[bool, Option("--subset", help=SUBSET)] = False
     alpha: Annotated[float, Option(help="Weight of the class-center loss.")] = 1.0
     label_weight: Annotated[float | None, Option(help=LABEL_WEIGHT)] = None
-    gamma: Annotated[float | None, Option(help="Ridge penalty; default: SemFS's.")] = None
+    gamma: Annotated[float | None, Option(help="Ridge penalty. Default: that of SemFS.")] = None
     max_correlation: Annotated[float | None, Option(help=COPIES)] = None
     scheduler: Annotated[str | None, Option(help=CLUSTER)] = None
     save: Annotated[Path | None, Option(help=SAVE)] = None
@@ -149,7 +149,7 @@ class Selection:
 
 
 def select(options: Selection) -> None:
-    """Select features in a data file. Writes a ranked feature table and the reduced data.
+    """Select features in a data file; write a ranked feature table and the reduced data.
 
     Samples without a label are not used unless you say `--unlabeled use`; they are always in
     the reduced data.

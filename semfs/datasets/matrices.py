@@ -31,8 +31,8 @@ def read_features(source: PathLike | Matrix, n_rows: int | None = None) -> Matri
     ----------
     source : path-like or array of shape (n, d)
         ``.npy`` (memory-mapped), ``.mat`` (version 5 or 7.3) or what `SemFS.fit` reads:
-        ``.npz``, ``.h5``, tables, … The matrix is called X (in ``.mat`` files also features),
-        or the only one. That of a ``.mat`` file may have one column per sample.
+        ``.npz``, ``.h5``, tables, … The matrix must be called X (in ``.mat`` files also
+        features), or be the only one. That of a ``.mat`` file may have one column per sample.
     n_rows : int, optional
         The expected number of samples.
     """

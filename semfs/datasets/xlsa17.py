@@ -144,5 +144,7 @@ def _read_zero_based(path: Path, name: str) -> npt.NDArray[np.int64]:
     numbers = read_mat(path, name).reshape(-1)
     wrong = numbers[(numbers != np.floor(numbers)) | (numbers < 1)]
     if wrong.size:
-        raise FileError(f"{path}: {name} holds {wrong[0]:g}; whole numbers from 1 are usual.")
+        raise FileError(
+            f"{path}: {name} holds {wrong[0]:g}; whole numbers from 1 were expected."
+        )
     return numbers.astype(np.int64) - 1

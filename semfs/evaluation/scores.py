@@ -140,7 +140,7 @@ def _check_starts(starts: npt.NDArray, n_clusters: int, n_samples: int) -> Indic
         valid = not repeated.any()
     if not valid:
         raise ValueError(
-            f"starts must hold for each repeat {n_clusters} different rows of X, whole "
+            f"starts must hold {n_clusters} different rows of X for each repeat, whole "
             f"numbers from 0 to {n_samples - 1}; found {starts.dtype} of shape "
             f"{starts.shape}: {starts.tolist()[:3]}."
         )

@@ -58,7 +58,7 @@ class ClassKFold(_ClassSplitter):
     n_splits : int
         Number of folds. Each needs at least two classes.
     shuffle : bool
-        Deal the classes at random; otherwise neighbors in sorted order share a fold.
+        Assign classes to folds at random; otherwise adjacent classes in sorted order share one.
     random_state : int, RandomState or None
         Used with ``shuffle=True``.
 
@@ -78,6 +78,7 @@ class ClassKFold(_ClassSplitter):
 
     def _split_classes(self, classes: npt.NDArray) -> ClassSplits:
         """Return K splits; the test classes of each are one fold."""
+        check_integer("n_splits", self.n_splits, 2)
         folds = KFold(
             self.n_splits,
             shuffle=self.shuffle,

@@ -92,7 +92,7 @@ def unseen_class_distance(
 ) -> float:
     """Return the share of unseen classes whose center is far from its nearest seen class.
 
-    The center is the mean of the samples of a class; "far" is that of
+    The center is the mean of the samples of a class; "far" is meant as in
     `unseen_sample_distance`. Zappia et al. call this the unseen label distance.
 
     Examples

@@ -37,7 +37,7 @@ def sheet_columns(path: Path) -> list[tuple[object, ...]]:
             n_cells += 1 + len(row)
             if n_cells > n_allowed:
                 raise FileError(
-                    f"{path}: the sheet reaches far beyond its cells. "
+                    f"{path}: the sheet reaches far beyond its filled cells. "
                     "Delete empty rows and columns, or save it as .csv."
                 )
             rows.append(row)

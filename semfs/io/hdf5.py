@@ -57,7 +57,7 @@ class Hdf5Store(Store):
         """Raise if data are in other files, or most chunks are not stored at all."""
         if array.external or array.is_virtual:
             raise FileError(
-                f"{self.path}: {name} takes its data from other files; it is not read."
+                f"{self.path}: {name} stores its data in other files, which are not read."
             )
         if not array.chunks:
             return

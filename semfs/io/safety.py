@@ -135,7 +135,7 @@ def _remedy(path: Path) -> str:
         if start.startswith(signature) and suffix not in suffixes:
             return f"It looks like a {' or '.join(suffixes[:2])} file: give it that ending."
     if suffix not in _BINARY:
-        return "Look at that place, or at the encoding (UTF-8)."
+        return "Check this part of the file, and that the encoding is UTF-8."
     is_text = all(byte >= 32 or byte in b"\t\r\n" for byte in start)
     if start and is_text:
         advice = "leave out .gz" if suffix == ".gz" else AS_TABLE

@@ -328,7 +328,7 @@ class TableReader(Reader):
                     yield done, self._matrix(rows, done), None
                     done += rows.num_rows
         if done != stop:
-            raise FileError(f"{self.name} has {done} rows, {self.n_rows} were announced.")
+            raise FileError(f"{self.name} has {done} rows, but {self.n_rows} were announced.")
 
     def _batches(
         self, start: int, stop: int, step: int
@@ -473,7 +473,7 @@ def _named_columns(path: Path, rows: list[list[object]]) -> dict[str, list[objec
     records = [row for row in filled[1:] if any(cell != "" for cell in row)]
     for row in records:
         if len(row) != len(header):
-            raise FileError(f"{path}: rows of {len(header)} and of {len(row)} cells.")
+            raise FileError(f"{path}: a row has {len(row)} cells, the header {len(header)}.")
     return {name: [row[place] for row in records] for place, name in enumerate(names)}
 
 

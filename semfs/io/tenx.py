@@ -105,7 +105,7 @@ def _first_column(path: Path) -> list[str]:
 
 def _warn_of_length(path: Path, n_lines: int, expected: str) -> None:
     warnings.warn(
-        f"{path} has {n_lines} lines, but there are {expected}: they "
-        "stay without names. Correct or remove it.",
+        f"{path} has {n_lines} lines, but there are {expected}, which "
+        "therefore get no names. Correct or remove the file.",
         stacklevel=4,
     )

@@ -161,9 +161,9 @@ def _robustness_section(found: Sequence[Details]) -> Section:
         line += [worst.worst_feature, worst.worst_loss]
         body.append(line)
     text = (
-        "NMI on the unseen classes when features fail and are left out: all of them in turn, "
+        "NMI on the unseen classes when features fail and are left out: each feature in turn, "
         f"or {N_DRAWS} random draws of 3 and 5, from the same K-means starts. A negative "
-        "loss is a gain. The worst single feature is that of all splits."
+        "loss is a gain. The worst single feature is the worst over all splits."
     )
     columns = ["method", "NMI, complete", *(f"loss, {n} fail" for n in FAILING)]
     columns += ["worst single feature", "its loss"]
@@ -177,8 +177,8 @@ def _robustness_section(found: Sequence[Details]) -> Section:
 def _confusion_section(details: Details) -> Section:
     """Confusions by neighbors and clusters."""
     text = (
-        f"{details.label}, {details.k} features, split {details.split}: what the samples of "
-        "each class (rows) are taken for (columns)."
+        f"{details.label}, {details.k} features, split {details.split}: the share of "
+        "the samples of each class (rows) that are assigned to each class (columns)."
     )
     body: list[list[Any]] = []
     for role, confusion in (("seen", details.seen), ("unseen", details.unseen)):
@@ -193,9 +193,9 @@ def _prediction_section(details: Details) -> Section:
     result = details.zero_shot
     assert result is not None
     text = (
-        f"{details.label}, {details.k} features, split {details.split}: what class the "
-        "samples of each class (rows) are predicted to be of (columns). Seen classes come "
-        "first, then unseen ones."
+        f"{details.label}, {details.k} features, split {details.split}: the share of "
+        "the samples of each class (rows) that are predicted to be of each class (columns). "
+        "Seen classes come first, then unseen ones."
     )
     roles = ["unseen" if unseen else "seen" for unseen in result.is_unseen]
     panels = [

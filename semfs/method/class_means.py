@@ -66,7 +66,9 @@ def unseen_class_problem(
         return None, float("nan"), found
     moments = objective.moments
     model = MeanModel.fit(seen_attributes, moments.means)
-    found = f"descriptions predict {max(model.r2, 0.0):.0%} of the means of classes left out"
+    found = (
+        f"descriptions predict {max(model.r2, 0.0):.0%} of the spread of left-out class means"
+    )
     if model.r2 < MIN_R2:
         return None, model.r2, f"not used: {found}"
     shares = np.full(n_unseen, moments.total / n_unseen)

@@ -104,10 +104,10 @@ def select_panel(
 ) -> Search:
     """Return the search that found the best panel; of a budget the better one of two.
 
-    Selecting by gain per cost alone can be arbitrarily bad: a little for next to nothing comes
-    before a lot that is dear. So features are also selected by gain alone, among those that
-    were selected by gain per cost and the best of all. Which Gram columns were fetched does
-    not matter: the answer depends on the problem alone.
+    Selecting by gain per cost alone can be arbitrarily bad: a cheap feature of little gain
+    comes before an expensive one of large gain. So features are also selected by gain alone,
+    among those that were selected by gain per cost and those of largest gain. The answer
+    depends on the problem alone, and not on which Gram columns were fetched.
     """
     # Rules remember what was selected, so each search makes new ones.
     makers = (rules, copies)
@@ -249,8 +249,8 @@ def relaxed_decreases(
 ) -> dict[str, float]:
     """Return how far J falls without each rule in turn, at least.
 
-    Only features whose Gram columns are at hand are selected, so it costs no pass over the
-    data and next to no time.
+    Only features whose Gram columns were computed already can be selected, so this costs no
+    pass over the data and hardly any time.
     """
     found = {}
     # A search among fewer features finds no more than one among all: a lower bound.

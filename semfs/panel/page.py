@@ -11,6 +11,7 @@ from semfs.lab.sections import Panel, Section, Table
 from semfs.panel.words import CELLS
 from semfs.scverse import FEW_SAMPLES
 from semfs.selectors.explanation import Explanation
+from semfs.selectors.rules.parameters import PANEL_RULES
 from semfs.validation import listed
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ def _summary(report: PanelReport) -> Section:
     text += f"{len(found.classes.columns)} {words.classes}."
     if found.unseen:
         text += (
-            f" Without {words.samples}, and only described: {listed(found.unseen, 8)}; "
-            "what is said of them is predicted."
+            f" Described {words.classes} without {words.samples}: {listed(found.unseen, 8)}. "
+            "Everything that this page says about these is predicted."
         )
     paragraphs = [text, *_small_classes(report), *_batch_features(report)]
     if _weakest(report):
@@ -176,8 +177,8 @@ def _feature_section(report: PanelReport) -> Section:
     text = (
         f"In the order of selection: each {words.feature} adds to those above it. Share of "
         "fit: its part of the decrease of the objective. Varies with: attributes that its "
-        f"class means follow. Near copies: {words.features} that say nearly the same, with "
-        "their correlation; those outside the panel are substitutes."
+        f"class means follow. Near copies: {words.features} that follow nearly the same "
+        "pattern, with their correlation; those outside the panel are substitutes."
     )
     if has_batches:
         text += f" {words.class_.capitalize()} · batch: their shares of its variance."
@@ -272,7 +273,8 @@ def _coverage(report: PanelReport) -> Section:
         markers = found.markers.index[found.markers[label]].astype(str).tolist()
         nearest = found.separation.columns[distances[row].argmin()]
         title = f"{label} (predicted)" if label in found.unseen else str(label)
-        distance = float(distances[row].min())
+        # More digits than its errors have would mislead.
+        distance = f"{distances[row].min():.1f}"
         size = None if report.class_sizes is None else report.class_sizes.get(label)
         body.append(
             [
@@ -332,7 +334,7 @@ def _separation(report: PanelReport) -> Section:
         [
             marks.get(p.first, p.first),
             marks.get(p.second, p.second),
-            p.distance,
+            f"{p.distance:.1f}",
             p.error,
         ]
         for p in pairs.itertuples()
@@ -381,8 +383,8 @@ def _correlation(report: PanelReport) -> Section:
         for i in order.tolist()
     ]
     text = (
-        f"Over all {words.samples}, every {words.class_} counting alike. Two "
-        f"{words.features} that always go together could replace each other."
+        f"Correlations are over all {words.samples}, and every {words.class_} counts the same. "
+        f"Two {words.features} that always vary together could replace each other."
     )
     caption = f"Pairs of {words.features}, the most alike first"
     table = Table(caption, ["one", "other", "correlation"], body)
@@ -410,9 +412,15 @@ def _stability(report: PanelReport) -> Section:
     text = (
         f"The selection was repeated {found.n_bootstraps} times, each time with "
         f"{words.classes} drawn with replacement. A {words.feature} with a low frequency "
-        f"depends on few {words.classes}, or has substitutes that take its place; those "
-        "not in the panel were often selected instead."
+        f"depends on few {words.classes}, or has substitutes that take its place; "
+        f"{words.features} outside the panel were often selected instead."
     )
+    ruled = [name for name in PANEL_RULES if any(s.startswith(name) for s in report.rules)]
+    if ruled:
+        text += (
+            f" Rules of the whole panel ({', '.join(ruled)}) took no part: "
+            f"the {words.features} were selected one by one."
+        )
     columns = [
         words.feature,
         "frequency",

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from semfs._typing import PathLike
 from semfs.lab.report import as_csv, render_sections, write_text
 from semfs.lab.sections import Section
@@ -43,13 +41,15 @@ class PanelReport:
     rules : list of str
         What each rule of the selection cost, in words.
     knowledge : mapping
-        What information was used, and what was not, and why.
+        Each source of information, whether it was used, and if not, why.
     settings : mapping
         Parameters of the selection.
     command : str
         What repeats it.
     words : Words
         What features, samples and classes are called.
+    prices : mapping
+        ``group`` and ``cost`` of each selected feature, as far as the selector has them.
     """
 
     explanation: Explanation
@@ -63,6 +63,7 @@ class PanelReport:
     settings: Mapping[str, object] = field(default_factory=dict)
     command: str = ""
     words: Words = GENERAL
+    prices: Mapping[str, Sequence[object]] = field(default_factory=dict)
 
     @property
     def features(self) -> list[str]:
@@ -73,7 +74,8 @@ class PanelReport:
         """Return the list for the vendor.
 
         Columns are the feature (called as the words say), ``reason``, ``frequency`` over
-        bootstraps and ``substitutes``; the index is the ``rank``.
+        bootstraps and ``substitutes``, and ``group`` and ``cost`` if there are such rules; the
+        index is the ``rank``. The cost of a whole group stands at the first of its features.
         """
         pandas = import_optional("pandas", "data", what="A panel")
         found = self.explanation.features
@@ -82,6 +84,7 @@ class PanelReport:
             "reason": self._reasons(),
             "frequency": found["frequency"].to_numpy(),
             "substitutes": [", ".join(names) for names in self.substitutes().values()],
+            **self.prices,
         }
         ranks = pandas.RangeIndex(1, len(found) + 1, name="rank")
         return pandas.DataFrame(columns, index=ranks)
@@ -103,7 +106,7 @@ class PanelReport:
         """
         page = Path(path)
         if page.suffix.lower() not in (".html", ".htm"):
-            raise ValueError(f"{path}: the page is written as .html; choose such a name.")
+            raise ValueError(f"{path}: the name of the page must end in .html.")
         table = page.with_suffix(".csv")
         text = self._csv()
         return [write_text(self.render(), page), write_text(text, table)]
@@ -138,8 +141,9 @@ class PanelReport:
         table = self.table()
         rows = [[rank, *values] for rank, *values in table.itertuples()]
         for row in rows:
-            # Without bootstraps the frequency is not known.
-            row[3] = None if np.isnan(row[3]) else round(row[3], 4)
+            # Without bootstraps the frequency is not known; a group has one cost.
+            row[:] = [None if cell != cell else cell for cell in row]
+            row[3] = None if row[3] is None else round(row[3], 4)
         return as_csv(["rank", *table.columns], rows)
 
     def _reasons(self) -> list[str]:

@@ -84,23 +84,23 @@ def open_blocks(
         The matrix in an HDF5, Zarr or NPZ file, by default "X" or the only one; the layer of
         AnnData, or "raw".
     drop : iterable of str, default=()
-        Columns of a table that are no features.
+        Columns of a table that are not features.
     memory : int or str, default="512MiB"
-        Bytes for blocks and the d × d scatter matrix. Without room for that matrix the
-        direct solver reads the data a few times instead of once.
+        Bytes for blocks and the d × d scatter matrix. If that matrix does not
+        fit, the direct solver reads the data a few times instead of once.
     block_rows : int, optional
         Rows per block, by default what fits.
     passes : {"auto", "one", "few"}, default="auto"
-        "one" pass that forms the d × d matrix, a "few" passes that do not, or what takes less
-        time. The answer is the same.
+        "one" reads the data once and forms the d × d matrix, "few" reads them a few times and
+        does not, and "auto" chooses what takes less time. The result is the same.
     normalize : {"log1p"}, optional
-        Take log(1 + counts per 10⁴ of their row) instead of the counts that are stored.
+        Use log(1 + counts per 10⁴ counts of the row) instead of the counts that are stored.
     no_label : sequence of str
         Text in label columns and label files that means "no label", in any case; by default
         "nan", "NA", "n/a", "none", "unknown", "unassigned" and blank text. A warning names
         what was found. Labels that are passed in memory are not affected.
     missing_values : {"error", "keep"}, default="error"
-        Whether empty cells of a table are refused, or are NaN, for
+        Whether empty cells of a table are refused, or kept as NaN for
         ``SemFS(missing_values="class-mean")``.
 
     Examples

@@ -86,7 +86,7 @@ class RowSource(Protocol):
         """Return the scatter matrix (d, d) about the mean.
 
         ``near`` says that the means are so close to zero that they may be subtracted from
-        X'X afterwards, which saves a copy of X.
+        X'X afterward, which saves a copy of X.
         """
         ...
 

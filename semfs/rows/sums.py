@@ -39,7 +39,7 @@ TYPICAL_ROWS = 64
 # A column whose mean exceeds its standard deviation this many times is shifted before it is
 # summed: float32 has about 7 digits.
 FAR = 32.0
-# Up to this ratio the mean may be taken out of X'X afterwards: less than two digits are lost.
+# Up to this ratio the mean may be taken out of X'X afterward: less than two digits are lost.
 NEAR = 8.0
 # Beyond this ratio nothing of the spread is left in float64 sums of squares about the origin.
 LOST = 1e6
@@ -184,8 +184,8 @@ def without_lost(diag: Float64, mean: Float64, total: float) -> Float64:
     affected = np.flatnonzero(lost & (diag != 0.0))
     if len(affected):
         warnings.warn(
-            f"column {affected[0]} of sparse X, if not others too, is taken for constant: its "
-            f"mean is over {LOST:.0e} times its spread. Subtract the mean, or make X dense.",
+            f"column {affected[0]} of sparse X (perhaps others too) is treated as constant, as "
+            f"its mean is {LOST:.0e} times its spread or more. Subtract it, or make X dense.",
             stacklevel=2,
         )
     return np.where(lost, 0.0, diag)

@@ -52,7 +52,7 @@ class CalibratedPredictor:
 
     @cached_property
     def trial(self) -> TogetherTrial:
-        """What predicting together does to classes that play unseen."""
+        """What predicting together does to classes treated as unseen."""
         return TogetherTrial(self.certainty)
 
     @property

@@ -1,9 +1,10 @@
-"""Calibration between seen and unseen classes: seen ones play unseen, where the truth is known.
+"""Calibration between seen and unseen classes, by seen classes that are treated as unseen.
 
 Samples of unseen classes lie far from means that were only predicted, so that seen classes win
-too often. A third of the seen classes plays unseen, predicted from the descriptions of the
-others, in turn. These folds tell what seen classes must be handicapped by (`bias`); how certain
-scores are (`certainty`) and whether samples help each other (`together`) is told by them too.
+too often. In turn, a third of the seen classes is treated as unseen and predicted from the
+descriptions of the others. These folds show by how much the scores of seen classes must be
+lowered (`bias`), how certain scores are (`certainty`), and whether samples help each other
+(`together`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from semfs.attributes import AttributeTable
 from semfs.selectors.calibration_sample import CalibrationSample
 from semfs.selectors.prediction import ClassPredictor
 
-#: Each third of the classes plays unseen once, in so many random partitions.
+#: Each third of the classes is treated as unseen once, in so many random partitions.
 N_FOLDS = 3
 N_PARTITIONS = 2
 #: Biases that are tried: so many quantiles of the differences that a bias must overcome.
@@ -59,7 +60,7 @@ class Calibration:
 
     @cached_property
     def folds(self) -> list[Fold]:
-        """Scores of the sample when classes play unseen; none with fewer than three classes."""
+        """Scores of the sample when classes are treated as unseen; needs three classes."""
         predictor = self.predictor
         C = len(predictor.means)
         seen_scores = predictor.scores(self.sample.Z, predictor.table)
@@ -178,7 +179,7 @@ class _Race:
 
 
 def _thirds(n_classes: int) -> Iterator[Indices]:
-    """Yield the classes that play unseen together."""
+    """Yield the classes treated as unseen together."""
     for partition in range(N_PARTITIONS):
         order = np.random.default_rng(partition).permutation(n_classes)
         for first in range(N_FOLDS):

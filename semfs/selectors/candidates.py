@@ -82,7 +82,7 @@ class Candidates:
             # The rule that keeps out most features is the one to blame.
             rule = max(self.ruled_out, key=lambda rule: len(self.ruled_out[rule]))
             if rule == "exclude":
-                message = "holds every feature: nothing is left to select."
+                message = "holds every feature, so that nothing is left to select."
             else:
                 message = "leaves no feature to select from."
             raise ParameterError(rule, message)

@@ -1,6 +1,6 @@
 """How certain a prediction is: temperatures of probabilities, and when a sample is refused.
 
-Both are learned from samples of seen classes, those of classes that play unseen among them.
+Both are learned from samples of seen classes, those of classes treated as unseen among them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from semfs.selectors.calibration import Calibration, ScoredSamples
 
 #: Range of temperatures. 1 is right if classes are Gaussian and their means known.
 TEMPERATURES = (0.25, 100.0)
-#: Features were selected for the classes that play unseen, too. Where these are few, unseen
+#: Features were selected for the classes treated as unseen, too. Where these are few, unseen
 #: ones are less certain than they: the temperature is up to twice as large with 20 classes or
 #: fewer, and hardly larger with 100.
 FEW_CLASSES = 20
@@ -55,7 +55,7 @@ class Certainty:
 
     @cached_property
     def of_unseen(self) -> float:
-        """The temperature of classes that play unseen, among themselves."""
+        """The temperature of classes treated as unseen, among themselves."""
         return best_temperature(self.calibration.unseen_samples())
 
     @cached_property
@@ -68,7 +68,7 @@ class Certainty:
         """Return the score of the best class below which a sample belongs to none of a table.
 
         Samples of seen classes of the table are refused at this rate; if it has none, samples
-        of seen classes that play unseen.
+        of seen classes treated as unseen.
         """
         position = self.calibration.predictor.seen_positions(table)
         if (position >= 0).any():

@@ -212,7 +212,8 @@ def _near(X_seen: Matrix, X: Matrix) -> Mask:
     typical = float(np.median(distances))
     if typical_seen > 0.0 and not typical <= OTHER_UNIT * typical_seen:
         raise ValueError(
-            "The unlabeled samples are far larger than X. Give both in the same unit."
+            "The values of the unlabeled samples are far larger than those of X. "
+            "Give both in the same unit."
         )
     limit = FARTHEST * max(typical, typical_seen)
     return distances <= limit if limit > 0.0 else np.ones(len(distances), dtype=bool)
@@ -435,7 +436,7 @@ def _kmeans(Z: Float64, k: int, n_starts: int) -> KMeans:
     init = _plain_starts if k >= MANY_CLUSTERS else "k-means++"
     model = KMeans(min(k, len(Z)), init=init, n_init=n_starts, random_state=0)
     with warnings.catch_warnings():
-        # fewer different samples than clusters: empty clusters are dropped afterwards
+        # fewer different samples than clusters: empty clusters are dropped afterward
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(Z)
 

@@ -42,7 +42,7 @@ class Explanation:
     classes : DataFrame of shape (k, C)
         Class means about the mean over classes, in standard deviations within classes.
     duplicates : DataFrame
-        Pairs (feature, other, correlation, chosen): what says nearly the same.
+        Near copies, as pairs (feature, other, correlation, chosen).
     stability : DataFrame
         ``frequency`` of the selected features and of others that were often selected instead.
         The search on a bootstrap looks at the selected features and the 2,000 features of the
@@ -184,7 +184,8 @@ class Explanation:
         """Return bars of the frequency of selection over class bootstraps, with intervals."""
         found = self.stability
         if not len(found):
-            raise ValueError("There are no bootstraps to draw. Use explain(n_bootstraps=100).")
+            message = "There are no bootstraps to plot. Call explain(n_bootstraps=100) first."
+            raise ValueError(message)
         figure, ax = _figure(4.2, 1.0 + 0.17 * len(found))
         # axes count upward, tables downward: the first bar is at the top
         places = np.arange(len(found))[::-1]

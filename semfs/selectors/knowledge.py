@@ -90,7 +90,7 @@ class UnlabeledClasses:
             return f"{n_samples} unlabeled samples: not used: {self.not_used}"
         share = self.weight / (self.weight + n_other_problems)
         text = (
-            f"{n_samples} unlabeled samples: grouped into {self.n_clusters} new classes, which "
+            f"{n_samples} unlabeled samples: grouped into {self.n_clusters} clusters, which "
             f"carry {100 * share:.0f} % of the weight; {others} carry {100 * (1 - share):.0f} %"
         )
         if self.n_ignored:

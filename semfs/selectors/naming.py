@@ -54,10 +54,10 @@ class NamingSelector(RankingSelector):
 
     @property
     def bias_(self) -> float:
-        """What a seen class is handicapped by where unseen classes compete.
+        """The amount by which scores of seen classes are lowered if unseen classes compete.
 
-        It is chosen when first needed: a third of the seen classes plays unseen, and the bias
-        of the largest harmonic mean of accuracies on seen and unseen classes is taken.
+        It is chosen when it is first needed. A third of the seen classes is treated as unseen,
+        and the bias with the largest harmonic mean of both accuracies is used.
         """
         return self._get_fitted().calibrated_model.bias
 
@@ -70,7 +70,7 @@ class NamingSelector(RankingSelector):
             # indicators of seen classes cannot describe another class
             if _are_labels(seen) and set(given.names) != set(seen.names):
                 message = (
-                    "needs a selector that was fitted to attributes: this one knows labels."
+                    "needs a selector that was fitted to attributes; this one has only labels."
                 )
                 raise ParameterError("class_table", message)
             return given.columns_of(seen, "class_table")
@@ -86,7 +86,8 @@ class NamingSelector(RankingSelector):
     def predict_attributes(self, X: DataLike) -> Float64:
         """Predict the attributes (n, m) of samples X (n, d), in the columns of the table given.
 
-        By a ridge regression of its own on the selected features, all classes alike.
+        They come from a separate ridge regression on the selected features, in which every
+        class counts the same.
 
         Parameters
         ----------
@@ -110,7 +111,7 @@ class NamingSelector(RankingSelector):
         unknown: Label | None = None,
         unknown_rate: float = 0.05,
     ) -> LabelArray:
-        """Return the likeliest class of each sample, by descriptions where none were seen.
+        """Return the likeliest class of each sample; classes may be known by description only.
 
         Parameters
         ----------
@@ -123,8 +124,8 @@ class NamingSelector(RankingSelector):
         class_table : like `attributes`, optional
             Classes to decide among; by default all of the fitted table, seen and unseen.
         missing_features : {"error", "ignore"}, default="error"
-            What to do if X lacks selected features: raise, or decide by the others, with a
-            warning that names them. Needs names.
+            What to do if X lacks selected features: raise, or predict from the others, with a
+            warning that names the missing ones. This needs feature names.
         unknown : label, optional
             The label of samples that belong to none of the classes. By default every sample
             gets its likeliest class.
@@ -158,10 +159,10 @@ class NamingSelector(RankingSelector):
     ) -> LabelArray:
         """Return the likeliest class of each sample; samples of X help each other.
 
-        The predicted means of unseen classes move to where samples of X are: with many samples
-        of each class this is more often right than `predict`. What a sample is called depends
-        on the other samples, but not on their order. If it would not help on seen classes
-        that play unseen, samples are predicted as by `predict`.
+        The predicted means of unseen classes move toward samples of X. With many samples of
+        each class, this is more often right than `predict`. The class of a sample then
+        depends on the other samples, but not on their order. If this does not help on seen
+        classes that are treated as unseen, samples are predicted as by `predict`.
 
         Parameters
         ----------
@@ -196,9 +197,10 @@ class NamingSelector(RankingSelector):
     ) -> Float64:
         """Return the probability (n, n_classes) of each class, one row per sample.
 
-        The temperature of probabilities is chosen by folds in which seen classes play unseen.
-        They are too certain on some data, mostly with ``together``: the page on knowledge in
-        the documentation shows calibration errors on six data sets.
+        The temperature of the probabilities is chosen by folds in which seen classes are
+        treated as unseen. On some data, the probabilities are too certain, mostly with
+        ``together``. The documentation shows calibration errors on six data sets, on the page
+        "How much does each source of information help?".
 
         Parameters
         ----------

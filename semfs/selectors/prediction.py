@@ -103,7 +103,7 @@ class ClassPredictor:
         )
 
     def attributes(self, Z: Float64) -> Float64:
-        """Return the attributes (n, m) that ridge regression predicts, all classes alike."""
+        """Return the attributes (n, m) by ridge regression; every class counts the same."""
         center, scale, W = self._attribute_model
         with np.errstate(over="ignore", invalid="ignore"):
             found = self.table.values.mean(axis=0) + ((Z - center) / scale) @ W

@@ -89,7 +89,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         classes. 0 leaves the term out (the paper's SemFS/c).
     gamma : float, default=2.0
         Ridge penalty, in units set by `penalty_scale`. Small values select features that
-        complement each other, large ones the strongest each by itself.
+        complement each other; large values select those that are strongest by themselves.
     penalty_scale : {"weighted", "gram", "none"}, default="weighted"
         "weighted" multiplies `gamma` by Σg²/Σg, the mean diagonal g of G weighted by itself,
         and "gram" by the plain mean tr(G)/d: the ranking does not depend on the scale of X and
@@ -145,17 +145,17 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Each class is marked by at least this many selected features. A feature marks a class if
         the mean of the class exceeds the mean over the other classes by a standard deviation
         within classes, and is one of the two highest. Unseen classes with descriptions count as
-        well, by predicted means; for them fewer will do if there are not enough such features.
+        well, by predicted means; fewer markers are accepted if too few features mark them.
     groups : array-like of shape (d,), mapping or Series, optional
         Labels: features of one label are selected together, and `n_features_to_select` counts
-        groups. A mapping is from names of features; a feature without a label is a group by
-        itself. `max_correlation` is ignored with groups.
+        groups. A mapping gives the label of each feature name. A feature without a label is a
+        group by itself. `max_correlation` is ignored with groups.
     costs : array-like of shape (d,), mapping or Series, optional
         Cost of each feature, 0 or more; or a mapping from names of features, or of groups. The
         cost of a group is the sum over its features.
     budget : float, optional
-        The costs of the selected features add up to at most this. With
-        ``n_features_to_select=None`` as many are selected as it allows.
+        Limit on the sum of the costs of the selected features. With
+        ``n_features_to_select=None``, it decides how many features are selected.
     min_level, max_level : float, optional
         Limits for the largest class mean of a feature: features whose largest mean is outside
         are not selected. Imaging assays lose genes that are too weak or too strong.
@@ -232,8 +232,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     new_table_ : AttributeTable or None
         Descriptions of the unseen classes, None if there are none.
     target_r2_ : float
-        Share of the spread of class means that descriptions predict for seen classes left
-        out, at most 1; nan without descriptions of unseen classes.
+        Share of the spread of class means that descriptions predict for left-out seen classes,
+        at most 1; nan without descriptions of unseen classes.
     n_new_classes_ : int
         Number of clusters of unlabeled samples.
     unlabeled_labels_ : ndarray of shape (n_unlabeled,)
@@ -244,9 +244,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         `semfs.rows.open_blocks` and the ``scale`` of features. It is applied to files and
         AnnData objects that are passed to `predict` and `transform` later.
     bias_ : float
-        What the scores of seen classes are lowered by where unseen classes compete. It is
-        computed when it is first needed. Seen classes are treated as unseen in turn, and the
-        bias with the largest harmonic mean of both accuracies is used.
+        The amount by which the scores of seen classes are lowered if unseen classes compete.
+        It is computed when it is first needed. Seen classes are treated as unseen in turn,
+        and the bias with the largest harmonic mean of both accuracies is used.
     calibration_sample_ : dict
         Selected features of at most 20 samples of each seen class, by which predictions are
         calibrated; empty if there were no samples, as in `fit_moments`. Then samples drawn

@@ -25,7 +25,7 @@ from semfs.selectors.folds import ClassFolds
 from semfs.selectors.inputs.fit_input import FitInput
 from semfs.selectors.linear import LinearSelector
 from semfs.selectors.ranking import FIT_STATE
-from semfs.selectors.rules.feature_values import feature_costs
+from semfs.selectors.rules.feature_values import unit_costs
 from semfs.selectors.rules.parameters import RULE_PARAMETERS
 from semfs.selectors.semfs import SemFS
 from semfs.selectors.training_checks import check_two_classes
@@ -121,7 +121,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         default up to 24 settings: gamma 0.2, 2, 20; with and without intercept; attributes
         alone and with labels of the same weight; classes weighted by their samples or
         equally. A setting of the default grid must be ahead of the parameters given here by
-        more than one standard error over the folds, otherwise these are kept.
+        more than one standard error over the folds; otherwise these parameters are kept.
     cv : int or splitter, default=5
         Number of class folds (fewer if there are not two classes for each), or a splitter
         over classes such as `semfs.evaluation.ClassShuffleSplit`, or an iterable of pairs of
@@ -131,7 +131,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
     max_features : int, optional
         Largest number of features for "auto"; by default 100.
     random_state : int, RandomState or None, default=0
-        Of the folds and of the starts of K-means.
+        Seed of the folds and of the starts of K-means.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         std_test_score, rank_test_score. Empty without folds.
     curve_ : dict of arrays
         "n_features", "mean", "se": score of the chosen setting against the number of
-        features, and the standard error of its lag behind the best. Without folds "mean" is
+        features, and the standard error of its distance to the best. Without folds, "mean" is
         the share of the decrease of J and "se" is 0.
     n_features_ : int
         Number of features kept.
@@ -312,7 +312,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
     def _n_bought(self, d: int) -> int:
         """Number of features that the budget buys at their mean cost."""
         names = getattr(self, "feature_names_in_", None)
-        mean = float(feature_costs(self.costs, d, names).mean())
+        mean = float(np.sum(unit_costs(self.groups, self.costs, d, names))) / d
         # features that cost nothing are all bought
         n_bought = d if mean <= 0.0 else int(float(self.budget or 0.0) / mean)
         return max(1, min(n_bought, AUTO_MOST, d))
@@ -340,7 +340,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
             if (train & test).any() or not (train.any() and test.any()):
                 raise ParameterError(
                     "cv",
-                    "must hold out whole classes, some of them. Use ClassKFold or "
+                    "must hold out whole classes, but not all of them. Use ClassKFold or "
                     "ClassShuffleSplit of semfs.evaluation.",
                 )
             found.append((train, test))

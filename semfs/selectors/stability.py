@@ -46,7 +46,7 @@ def selection_counts(
 ) -> Float64:
     """Return how often each feature (d,) is selected when classes are drawn with replacement.
 
-    NaN for features that are no candidates: nobody knows how often they would be selected.
+    NaN for features that are not candidates, because their frequency is not known.
     """
     n_classes = len(moments.classes)
     fitted: Any = getattr(selector, "best_estimator_", selector)  # the SemFS of a SemFSCV

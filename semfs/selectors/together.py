@@ -1,9 +1,9 @@
 """Samples that are predicted together: their groups say where the predicted means really lie.
 
 The mean of an unseen class is predicted from its description and lies beside its samples. The
-mixture moves it towards the samples that are likely to belong to it, a little more in every
+mixture moves it toward the samples that are likely to belong to it, a little more in every
 round; seen classes keep their means. Only sums over samples are needed, so that they may come
-in blocks. Whether all this helps is tried on seen classes that play unseen.
+in blocks. Whether all this helps is tried on seen classes treated as unseen.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from semfs.selectors.certainty import Certainty, best_temperature
 TEMPERATURE = 2.0
 #: The first estimate of a mean counts as this many samples.
 PRIOR_SAMPLES = 20.0
-#: How far class sizes are drawn towards even ones before the first round (1: all the way).
+#: How far class sizes are drawn toward even ones before the first round (1: all the way).
 EVEN_SIZES = 0.25
 #: Rounds of moving means; more of them gained nothing.
 N_ROUNDS = 5
@@ -33,8 +33,8 @@ N_ROUNDS = 5
 KEPT_BYTES = 256 * 2**20
 #: Added to shares of classes, which may be 0.
 SMALLEST_SHARE = 1e-3
-#: Predicting together is not used if it loses more than this accuracy on seen classes that
-#: play unseen (the standard error of six folds of ten classes).
+#: Predicting together is not used if it loses more than this accuracy on seen classes that are
+#: treated as unseen (the standard error of six folds of ten classes).
 MOST_LOSS = 0.01
 #: How much larger the temperature is where nothing can be tried: two likelihoods are added,
 #: which are right together only once.
@@ -125,7 +125,7 @@ class Mixture:
         return found
 
     def _corrected(self, blocks: Iterable[tuple[Float64, Float64]]) -> Mixture:
-        """Draw the sizes of unseen classes towards each other."""
+        """Draw the sizes of unseen classes toward each other."""
         totals, _ = self._totals(blocks)
         unseen = totals[~self.seen]
         shares = unseen / max(float(unseen.sum()), 1e-9) * len(unseen)
@@ -154,13 +154,13 @@ def _softmax_in_place(scores: Float64) -> Float64:
 
 @dataclass(frozen=True, eq=False)
 class TogetherTrial:
-    """Samples of seen classes that play unseen, predicted together: what does it change?"""
+    """Samples of seen classes treated as unseen, predicted together: what does it change?"""
 
     certainty: Certainty
 
     @cached_property
     def samples(self) -> list[ScoredSamples]:
-        """Samples of classes that played unseen, predicted together; none if simulated.
+        """Samples of classes treated as unseen, predicted together; none if simulated.
 
         Simulated samples are Gaussian, as the method assumes, and would tell nothing.
         """
@@ -178,7 +178,7 @@ class TogetherTrial:
 
     @cached_property
     def gain(self) -> float:
-        """Accuracy that is gained when classes play unseen; nan if unknown."""
+        """Accuracy that is gained when classes are treated as unseen; nan if unknown."""
         if not self.samples:
             return float("nan")
         together = [samples.accuracy for samples in self.samples]

@@ -260,7 +260,7 @@ def test_files_that_are_no_markers_are_refused(tmp_path):
         ("m.csv", [], "it is empty"),
         ("m.csv", PAIRS, "starts with class 'T'; a header line was expected"),
         ("m.csv", ["cg", "a4", "b2"], "numbers in its second column"),
-        ("m.csv", ["cg", "ab", "abc"], "rows of 2 and of 3 cells"),
+        ("m.csv", ["cg", "ab", "abc"], "a row has 3 cells, the header 2"),
     ):
         with pytest.raises(FileError, match=message):
             attributes_from_markers(write(tmp_path / name, rows))

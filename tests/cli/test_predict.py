@@ -43,7 +43,7 @@ def test_two_commands_name_the_samples_of_a_file(files, tmp_path):
     out = tmp_path / "named.csv"
     done = run("predict", folder / "panel.npz", folder / "new.parquet", "-o", out)
     assert done.exit_code == 0, done.output
-    assert f"Named {len(yu)} samples" in done.output
+    assert f"Assigned {len(yu)} samples" in done.output
     table = pd.read_csv(out)
     selector = load(folder / "panel.npz")
     labels, shares = selector.predict_top(folder / "new.parquet")

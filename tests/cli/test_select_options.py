@@ -566,3 +566,15 @@ def test_select_genes_takes_a_batch_key(cells):
     wanted = SemFS(3).fit(cells.X, cells.obs["type"], batch=donor)
     assert_array_equal(cells.var["semfs_selected"], wanted.support_)
     assert cells.uns["semfs"]["params"]["batch_key"] == "donor"
+
+
+def test_labels_that_name_samples_are_refused(tmp_path, invoke, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 3)), columns=list("abc"))
+    frame["serial"] = [f"S{i}" for i in range(30)]
+    frame["kind"] = ["on", "off", "idle"] * 10
+    frame.to_csv("machine.csv", index=False)
+    done = invoke("select", "machine.csv", "-l", "serial", "-k", 2, code=2)
+    assert "--label serial: each of the 30 samples has a label of its own" in done.stderr
+    assert not (tmp_path / "selected").exists()
+    invoke("select", "machine.csv", "-l", "kind", "-k", 2)

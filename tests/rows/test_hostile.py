@@ -102,8 +102,8 @@ HOSTILE = {
     "wide.npz": (wide, "columns declares"),
     "lying.npz": (lying_member, "its content declares|its content claims"),
     "within.npz": (archive_within, "is not a readable .npz file"),
-    "far.xlsx": (far_cell, "reaches far beyond its cells"),
-    "far table.xlsx": (far_cell, "reaches far beyond its cells"),
+    "far.xlsx": (far_cell, "reaches far beyond its filled cells"),
+    "far table.xlsx": (far_cell, "reaches far beyond its filled cells"),
     "header.csv": (header_alone, "has no rows"),
     "text.h5": (damaged_text, "is damaged"),
 }

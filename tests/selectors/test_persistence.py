@@ -367,7 +367,7 @@ def test_members_that_save_never_writes_are_refused(name, good, tmp_path):
 
 def test_ordinary_npz_and_missing_files_are_told_apart(tmp_path):
     np.savez(tmp_path / "data.npz", X=np.eye(2))
-    with pytest.raises(FileError, match=r"not a file of semfs\.save: no header"):
+    with pytest.raises(FileError, match=r"an archive without the header of semfs\.save"):
         load(tmp_path / "data.npz")
     with pytest.raises(FileNotFoundError, match="does not exist"):
         load(tmp_path / "none.npz")

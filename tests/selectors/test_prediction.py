@@ -12,7 +12,7 @@ from semfs.datasets import load_sample
 from semfs.method.class_means import MeanModel
 from semfs.selectors.calibration_sample import CalibrationSample
 from semfs.selectors.certainty import quantile
-from semfs.selectors.naming import _largest
+from semfs.selectors.question import largest_columns
 from semfs.selectors.together import KeptBlocks
 
 C, U, M, D = 24, 8, 6, 20  # seen classes, unseen classes, attributes, features
@@ -274,7 +274,8 @@ def test_the_best_classes_come_first(problem, fitted):
 def test_the_best_of_several_classes_are_those_of_a_stable_sort(n):
     values = np.random.default_rng(0).integers(0, 4, (50, 8)).astype(float)  # with ties
     before = values.copy()
-    assert_array_equal(_largest(values, n), np.argsort(-values, axis=1, kind="stable")[:, :n])
+    expected = np.argsort(-values, axis=1, kind="stable")[:, :n]
+    assert_array_equal(largest_columns(values, n), expected)
     assert_array_equal(values, before)
 
 

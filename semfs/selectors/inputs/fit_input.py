@@ -56,7 +56,7 @@ _NEED_MEMORY = (
     ': "class-mean" needs samples that fit into memory. Fill the gaps of larger files first.'
 )
 _NEED_FEATURES = (
-    "lacks features of X. With X beyond memory that is not possible: give both the same "
+    "lacks features of X, which is not possible with X beyond memory. Give both the same "
     "features."
 )
 

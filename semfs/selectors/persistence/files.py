@@ -101,13 +101,13 @@ def _check_archive(path: Path) -> None:
         )
     with zipfile.ZipFile(path) as archive:
         if "header.npy" not in archive.namelist():
-            raise FileError(f"{path} is an archive, but not a file of semfs.save: no header.")
+            raise FileError(f"{path} is an archive without the header of semfs.save.")
         for item in archive.infolist():
             known_name = re.fullmatch(r"header\.npy|a\d+\.npy", item.filename)
             compressed = item.compress_type != zipfile.ZIP_STORED  # perhaps a zip bomb
             if not known_name or compressed:
                 name = item.filename[:SHOWN_CHARACTERS]
-                raise FileError(f"{path} holds {name!r} as semfs.save never writes. Refused.")
+                raise FileError(f"{path} holds {name!r} in a form that save never writes.")
         # read_npz maps stored arrays without looking at checksums
         damaged = archive.testzip()
     if damaged is not None:

@@ -61,7 +61,7 @@ class Reader:
             return found
         tag = found.pop("is")
         if tag not in self.makers:
-            raise FileError(f"{self.path} holds a {tag!r:.80}, unknown to semfs. Refused.")
+            raise FileError(f"{self.path} holds a {tag!r:.80}, which semfs does not know.")
         return self.makers[tag](**found)
 
     def array(self, name: str) -> npt.NDArray[Any]:
@@ -101,12 +101,12 @@ class Reader:
             fitted = re.fullmatch(r"[A-Za-z]\w*_", key) and not hasattr(estimator, key)
             if not fitted and key not in SETTINGS:
                 shown = key[:SHOWN_CHARACTERS]
-                raise FileError(f"{self.path}: {shown!r} is not a fitted attribute. Refused.")
+                raise FileError(f"{self.path}: {shown!r} is not a fitted attribute of semfs.")
             setattr(selector, key, value)
         d = state.get("n_features_in_")
         for name in PER_FEATURE:
             if name in state and np.shape(state[name]) != (d,):
-                raise FileError(f"{self.path}: {name} does not have {d} entries. Refused.")
+                raise FileError(f"{self.path}: {name} does not have {d} entries as it should.")
         return selector
 
 

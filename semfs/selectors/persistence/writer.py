@@ -25,7 +25,7 @@ class Writer:
         if selector_type(name) is not type(selector):
             raise TypeError(
                 f"save writes selectors of semfs ({', '.join(sorted(TYPES))}), "
-                f"got {name}. Of a pipeline, save the selector step."
+                f"got {name}. For a pipeline, save the selector step."
             )
         params = selector.get_params(deep=False)
         state = {

@@ -119,5 +119,5 @@ def _at_most(number: int) -> str:
 def _buys(n_most: int | None, what: str) -> str:
     """How many units are possible."""
     if n_most is None:
-        return "No panel at all is possible: include less."
+        return "No panel is possible at all. Include fewer features."
     return f"At most {n_most} {what} are possible."
