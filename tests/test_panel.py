@@ -177,7 +177,7 @@ def test_names_stay_text(tmp_path):
 
 
 def test_another_ending_is_refused(panel, tmp_path):
-    with pytest.raises(ValueError, match="written as"):
+    with pytest.raises(ValueError, match="must end in .html"):
         panel.write(tmp_path / "panel.pdf")
 
 
@@ -223,7 +223,7 @@ def test_a_page_is_not_written_over_the_data(table_file, invoke):
     done = invoke("panel", "machine.csv", "-l", "state", "-o", "machine.html", code=2)
     assert "would overwrite" in done.stderr
     done = invoke("panel", "machine.csv", "-l", "state", "-o", "panel.csv", code=2)
-    assert "written as .html" in done.stderr
+    assert "must end in .html" in done.stderr
 
 
 def test_what_may_not_be_selected_is_no_substitute():
