@@ -13,10 +13,10 @@ from pathlib import Path
 from statistics import fmean
 
 from line_charts import Axis, Chart, Points, interval_chart, line_chart
-from paper_claims import (
+
+from semfs.lab.claims.measured import (
     OURS,
     PUBLISHED,
-    Row,
     Scores,
     Sweep,
     attribute_leads,
@@ -25,8 +25,7 @@ from paper_claims import (
     swept,
     times,
 )
-
-from semfs.lab.comparison import METRICS
+from semfs.lab.comparison import METRICS, Row
 from semfs.lab.sections import data_title
 
 IMAGES = Path(__file__).parent / "images"

@@ -18,22 +18,20 @@ sys.path.insert(0, str(Path(__file__).parent))
 from benchmark_tables import made_by
 from evidence import table
 from paper_claims import (
-    FEWEST_SPLITS,
-    HEADLINE_DATA,
-    RULES,
-    Claim,
-    MethodScores,
-    Row,
-    Scores,
-    all_claims,
-    by_split,
+    escaped,
     lead_in_words,
     leads_by_k,
-    scores_of,
+    numbers,
+    rules_text,
+    verdict_table,
 )
 from paper_figures import Figure, all_figures, write_figures
 
-from semfs.lab.comparison import METRICS, is_oracle
+from semfs.lab.claims import Claim, all_claims
+from semfs.lab.claims.comparisons import HEADLINE_DATA
+from semfs.lab.claims.measured import MethodScores, Scores, scores_of
+from semfs.lab.claims.rules import FEWEST_SPLITS
+from semfs.lab.comparison import METRICS, Row, is_oracle, mean_by_split
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "reproduce.json"
 PAGE = Path(__file__).parent / "reproducing.md"
@@ -48,16 +46,15 @@ def reproduced(found: Mapping[str, Any]) -> str:
     if not scores:
         raise ValueError("The results hold no row of the experiment clustering: no table.")
     claims = all_claims(rows)
-    verdicts = [f"{c.claim} | **{c.verdict}** | {c.sentence}" for c in claims]
     parts = [
         first_line(claims[0], scores),
         "## The paper's claims",
-        "\n".join(table("the paper's claim | verdict | in one sentence", verdicts)),
-        RULES,
+        verdict_table(claims),
+        rules_text(),
         "## The paper's figures, drawn again",
         *map(_figure, all_figures(rows)),
         "## Numbers behind the verdicts",
-        *(_numbers(claim) for claim in claims if claim.rows),
+        *(numbers(claim) for claim in claims if claim.is_run),
         "### Relative lead in ACC over the best baseline of the paper, at each k",
         "\n".join(table(*leads_by_k(scores))),
         "## Scores",
@@ -89,10 +86,6 @@ def _figure(figure: Figure) -> str:
     return (
         f"### {figure.heading}\n\n![{figure.alt}](images/{figure.name}.svg)\n\n{figure.caption}"
     )
-
-
-def _numbers(claim: Claim) -> str:
-    return "\n".join([f"### {claim.claim}", "", *table(claim.head, claim.rows)])
 
 
 def _origin(found: Mapping[str, Any]) -> list[str]:
@@ -133,7 +126,7 @@ def _check(check: Mapping[str, Any]) -> str:
 def _scores_table(name: str, methods: Mapping[str, MethodScores]) -> str:
     """The scores of all methods on one data set, as Markdown."""
     means = {
-        label: {metric: by_split(values[metric]) for metric in METRICS}
+        label: {metric: mean_by_split(values[metric]) for metric in METRICS}
         for label, values in methods.items()
     }
     order = sorted(means, key=lambda m: (is_oracle(m), -fmean(means[m]["nmi"].values())))
@@ -142,7 +135,7 @@ def _scores_table(name: str, methods: Mapping[str, MethodScores]) -> str:
         entries = [_score(means[label][metric]) for metric in METRICS]
         n_splits = len(means[label]["acc"])
         few = " (few)" if n_splits < FEWEST_SPLITS else ""
-        rows.append(f"{_escaped(label)} | {n_splits}{few} | {' | '.join(entries)}")
+        rows.append(f"{escaped(label)} | {n_splits}{few} | {' | '.join(entries)}")
     return "\n".join([f"### {name}", "", *table("method | splits: | ACC: | NMI:", rows)])
 
 
@@ -150,10 +143,6 @@ def _score(values: Mapping[str, float]) -> str:
     """A mean with its spread."""
     text = f"{fmean(values.values()):.3f}"
     return f"{text} ± {stdev(values.values()):.3f}" if len(values) > 1 else text
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def page_with_results() -> str:

@@ -381,7 +381,7 @@ def without_rare_classes(
         remedy = f"Each counts as much as a large class. Set it to {limit} to leave them out."
         warnings.warn(ParameterWarning(parameter, f"{found} {remedy}"), stacklevel=3)
         return labels
-    problem = ParameterWarning(parameter, f"{found} They are not used.")
+    problem = ParameterWarning(parameter, f"{found} Their samples are not used.")
     warnings.warn(problem, stacklevel=3)
     return labels.leave_out([labels.classes[c] for c in rare])
 

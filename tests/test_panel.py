@@ -136,6 +136,26 @@ def test_samples_given_as_arrays_and_remembered_ones_agree():
     assert_allclose(given.shares.iloc[0, 0], (X[y == 0, first] > average).mean())
 
 
+def test_the_page_shows_the_number_of_cells_and_names_types_of_few():
+    X, y = planted()
+    few = np.concatenate([np.arange(3), np.arange(50, 200)])  # three cells of the first type
+    labels = np.array(["rare", "b", "c", "d"])[y]
+    report = panel_report(SemFS(3).fit(X[few], labels[few]), n_bootstraps=0, words=CELLS)
+    assert report.class_sizes.to_dict() == {"rare": 3, "b": 50, "c": 50, "d": 50}
+    sections = {section.title: section for section in report.sections()}
+    summary = " ".join(sections["Summary"].text)
+    assert "1 cell type has fewer than 5 cells: rare (3)." in summary
+    coverage = sections["Coverage of each cell type"].table
+    column = coverage.columns.index("cells")
+    sizes = {row[0]: row[column] for row in coverage.rows}
+    assert sizes == {"rare": 3, "b": 50, "c": 50, "d": 50}
+
+
+def test_types_with_enough_cells_are_not_warned_of(panel):
+    (summary, *_) = panel.sections()
+    assert "fewer than" not in " ".join(summary.text)
+
+
 def test_the_page_says_what_was_asked_for(panel, tmp_path):
     page, table = panel.write(tmp_path / "panel.html")
     text = page.read_text("utf-8")
@@ -237,3 +257,53 @@ def test_what_may_not_be_selected_is_no_substitute():
     bound = panel_report(SemFS(1, None, exclude=[2]).fit(X, y), n_bootstraps=0)
     assert len(free.substitutes()[free.features[0]]) == 2
     assert "x2" not in bound.substitutes()[bound.features[0]]
+
+
+@pytest.mark.parametrize("impute", ["median", "class-mean"])
+def test_shares_are_those_of_the_values_that_are_there(table_file, invoke, impute):
+    frame = pd.read_csv("machine.csv")
+    frame.loc[frame.index[::5], "s0"] = np.nan
+    frame.to_csv("gaps.csv", index=False)
+    options = ("--impute", impute, "--bootstraps", 0, "--drop", "s2,s3,s4,s5")
+    invoke("panel", "gaps.csv", "-l", "state", "-k", 2, "-o", "page.html", *options)
+    from semfs.rows import open_blocks
+    from semfs.select.selection import fit_features
+
+    drop = ["s2", "s3", "s4", "s5"]
+    source = open_blocks("gaps.csv", "state", drop=drop, missing_values="keep")
+    done = fit_features(source, SemFS(2, missing_values="class-mean"))
+    made = panel_report(done.selector, done.samples, explanation=done.explanation)
+    threshold = done.selector.class_means_[:, 0].mean()
+    observed = frame.dropna()
+    expected = (observed["s0"] > threshold).groupby(observed["state"]).mean()
+    assert_allclose(made.shares.loc["s0"], expected.loc[made.shares.columns])
+    assert made.n_samples == len(frame)
+
+
+def test_the_list_for_the_vendor_has_prices_and_groups(table_file, invoke):
+    (table_file / "prices.csv").write_text("s0,3\ns1,4\ns2,5\ns3,6\ns4,7\ns5,8\n")
+    options = ("--scale", "--bootstraps", 0, "--costs", "prices.csv", "--budget", 7)
+    invoke("panel", "machine.csv", "-l", "state", *options)
+    vendor = pd.read_csv("panel.csv").set_index("feature")
+    assert vendor["cost"].to_dict() == {"s0": 3.0, "s1": 4.0}
+
+
+def test_the_price_of_a_group_is_listed_once():
+    X, y = planted()
+    groups = ["a", "a", "b", "b", "c", "c"]
+    selector = SemFS(None, groups=groups, costs={"a": 5, "b": 2, "c": 2}, budget=7).fit(X, y)
+    listed = panel_report(selector, n_bootstraps=0).table()
+    assert listed["cost"].sum() == 7.0
+    bought = listed.groupby("group")["cost"].sum().to_dict()
+    assert bought["a"] == 5.0
+    assert len(bought) == 2
+    assert listed["cost"].isna().sum() == len(listed) - 2
+
+
+def test_the_page_says_which_rules_the_bootstraps_do_not_know():
+    X, y = planted()
+    told = "took no part"
+    free = panel_report(SemFS(2, exclude=[5]).fit(X, y), n_bootstraps=2)
+    assert told not in free.render()
+    grouped = panel_report(SemFS(1, groups=list("aabbcc")).fit(X, y), n_bootstraps=2)
+    assert f"(groups) {told}" in grouped.render()

@@ -6,6 +6,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from claim_rows import made_rows
+
+from semfs.lab.claims import comparisons, measured
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -23,26 +26,15 @@ def claims():
     return load_module("paper_claims")
 
 
-def made_rows(scores, n_splits=10, dataset="toy", experiment="clustering", **more):
-    """Rows at k = 20 of methods with these scores; splits differ a little."""
-    return [
-        {"experiment": experiment, "dataset": dataset, "split": str(i), "method": method}
-        | {"k": 20, "acc": score + 0.001 * (i % 3), "nmi": score + 0.001 * (i % 3)}
-        | more
-        for method, score in scores.items()
-        for i in range(n_splits)
-    ]
-
-
 @pytest.mark.parametrize(
     ("semfs", "n_splits", "verdict"),
     [(0.65, 10, "confirmed"), (0.55, 10, "not"), (0.65, 3, "undecided")],
 )
-def test_the_headline_is_confirmed_refuted_or_undecided(semfs, n_splits, verdict, claims):
+def test_the_headline_is_confirmed_refuted_or_undecided(semfs, n_splits, verdict):
     rows = made_rows({"SemFS": semfs, "LASSO": 0.5, "Random": 0.1}, n_splits)
-    claim = claims.headline(claims.scores_of(rows))
+    claim = comparisons.headline(measured.scores_of(rows))
     assert claim.verdict == verdict
-    _, best, lead, n, shown, told = claim.rows[0].split(" | ")
+    _, best, lead, n, shown, told = claim.rows[0]
     assert (best, n, shown, told) == ("LASSO", str(n_splits), verdict, "–")
     assert lead.startswith(f"+{100 * (semfs / 0.5 - 1):.0f} %")
     page = load_module("reproduced")
@@ -58,7 +50,7 @@ def test_the_headline_is_confirmed_refuted_or_undecided(semfs, n_splits, verdict
 def test_relative_leads_are_given_at_each_k(claims):
     rows = made_rows({"SemFS": 0.6, "LASSO": 0.5})
     rows += [row | {"k": 5, "acc": row["acc"] + 0.1} for row in rows]
-    head, (line,) = claims.leads_by_k(claims.scores_of(rows))
+    head, (line,) = claims.leads_by_k(measured.scores_of(rows))
     assert head == "data set | SemFS over | k = 5: | k = 20: | splits:"
     name, best, at_5, at_20, n = line.split(" | ")
     assert (name, best, n) == ("toy", "LASSO", "10")
@@ -67,105 +59,33 @@ def test_relative_leads_are_given_at_each_k(claims):
 
 
 def test_the_first_line_says_how_large_the_lead_is_on_features_of_the_papers_kind(claims):
-    name = claims.HEADLINE_DATA
-    rows = made_rows({"SemFS": 0.61, "LASSO": 0.5, claims.TOLD: 0.7}, dataset="cub")
+    name = comparisons.HEADLINE_DATA
+    rows = made_rows({"SemFS": 0.61, "LASSO": 0.5, measured.DESCRIBED: 0.7}, dataset="cub")
     rows += [row | {"k": 5, "acc": 2 * row["acc"]} for row in rows]
-    text = claims.lead_in_words(claims.scores_of(rows), name)
+    text = claims.lead_in_words(measured.scores_of(rows), name)
     assert text.startswith(f"On {name}")
     for words in ("ahead of LASSO", "+22 % (", "+22 % at 5", "splits: 10", "as the paper says"):
         assert words in text
     assert "unlike in the paper: +40 %" in text
     rows = made_rows({"SemFS": 0.55, "LASSO": 0.5}, dataset="cub")
-    assert "less than the 20 %" in claims.lead_in_words(claims.scores_of(rows), name)
+    assert "less than the 20 %" in claims.lead_in_words(measured.scores_of(rows), name)
     assert claims.lead_in_words({}, name) == ""
 
 
-def test_the_best_baseline_is_above_the_others_where_both_were_run(claims):
-    # MCFS has one split only, the hardest one, where it is ahead of LASSO.
-    rows = made_rows({"SemFS": 0.6, "LASSO": 0.5, "Random": 0.4})
-    rows += made_rows({"MCFS": 0.55}, 1)
-    best = claims.headline(claims.scores_of(rows))
-    assert best.rows[0].split(" | ")[1] == "MCFS"
-    assert best.verdict == "undecided"
-
-
-def test_a_claim_that_holds_on_some_data_sets_is_confirmed_in_part(claims):
+def test_names_are_one_cell_of_a_table_whatever_they_are(claims):
     rows = made_rows({"SemFS": 0.6, "a|b": 0.5})
-    assert claims.first_everywhere(claims.scores_of(rows)).verdict == "confirmed"
-    rows += made_rows({"SemFS": 0.6, "a|b": 0.7}, dataset="other")
-    claim = claims.first_everywhere(claims.scores_of(rows))
-    assert claim.verdict == "in part"
-    assert claim.sentence == "Confirmed on 1 of 2 data sets, refuted on 1."
-    assert claim.rows[1] == "other | – | – | a\\|b | not"
+    claim = comparisons.first_everywhere(measured.scores_of(rows))
+    heading, _, head, rule, line = claims.numbers(claim).splitlines()
+    assert heading == "### SemFS is first on every data set"
+    assert head == "| data set | SemFS ahead of | undecided | behind, in ACC or NMI | verdict |"
+    assert rule == "|---|---|---|---|---|"
+    assert line == "| toy | a\\|b | – | – | confirmed |"
 
 
-def test_baselines_tuned_on_the_test_count_with_their_best_point(claims):
-    rows = made_rows({"SemFS": 0.5, "MCFS (oracle)": 0.3})
-    rows += made_rows({"MCFS (oracle)": 0.45}) + made_rows({"MCFS (oracle)": 0.2})
-    claim = claims.tuned_baselines(claims.scores_of(rows))
-    assert claim.verdict == "confirmed"
-    assert "| +0.050 (" in claim.rows[0]
-
-
-def test_the_growth_of_the_lead_is_its_slope_over_the_labeled_share(claims):
-    rows = []
-    for ratio in (0.1, 0.5, 1.0):
-        scores = {"SemFS": 0.3 + 0.2 * ratio, "ANOVA F": 0.3, "SemFS (labels)": 0.3}
-        rows += made_rows(scores, experiment="labeled-ratio", ratio=ratio)
-    claim = claims.labeled_share(rows)
-    assert "+0.200" in claim.rows[0]
-    assert claim.verdict == "confirmed"
-    # one share only: no slope
-    assert claims.labeled_share(rows[:30]).verdict == "undecided"
-
-
-@pytest.mark.parametrize(("low", "verdict"), [(0.499, "confirmed"), (0.4, "not")])
-def test_equal_results_for_all_alpha_are_within_a_margin(low, verdict, claims):
-    rows = made_rows({"SemFS": low}, experiment="alpha", alpha=0.001)
-    rows += made_rows({"SemFS": 0.5}, experiment="alpha", alpha=0.1)
-    rows += made_rows({"SemFS": 0.5}, experiment="alpha", alpha=1.0)
-    rows += made_rows({"SemFS": 0.1}, experiment="alpha", alpha=10.0)  # beyond the paper's
-    claim = claims.alpha(rows)
-    assert claim.verdict == verdict
-    assert f"is {0.5 - low:.3f} in ACC" in claim.sentence
-
-
-def test_an_objective_has_arrived_when_it_falls_by_less_than_a_hundredth(claims):
-    assert claims.settled_at([8.0, 4.0, 3.99, 3.989]) == 2
-    # Equal small steps have not arrived, however small they are.
-    assert claims.settled_at([8.0 - 1e-7 * i for i in range(30)]) is None
-    row = {"experiment": "convergence", "dataset": "toy", "method": "SemFS as published"}
-    slow = row | {"objective": [8.0 - 1e-7 * i for i in range(30)]}
-    fast = row | {"objective": [1.0 + 0.1**i for i in range(30)]}
-    assert claims.iterations([slow]).verdict == "not"
-    assert claims.iterations([fast, slow]).verdict == "in part"
-    assert "1 of 2 runs" in claims.iterations([fast, slow]).sentence
-
-
-@pytest.mark.parametrize(("power", "verdict"), [(1.0, "confirmed"), (2.0, "not")])
-def test_the_growth_of_time_is_that_of_the_last_step(power, verdict, claims):
-    timed = {"experiment": "scaling", "dataset": "synthetic", "method": "SemFS", "k": 5}
-    rows = [
-        timed | {"n": n, "d": 1000, "seconds": (n / 1000) ** power}
-        for n in (1000, 10_000, 100_000)
-    ]
-    rows.append(timed | {"n": 1000, "d": 10, "seconds": 1e-9})
-    claim = claims.linear_time(rows)
-    assert claim.verdict == verdict
-    assert f"| {power:.2f} |" in claim.rows[0]
-
-
-def test_algorithm_1_is_compared_with_random_for_each_preprocessing(claims):
-    rows = []
-    for kind, score in {"raw": 0.1, "standardized": 0.5}.items():
-        scores = {f"Random ({kind})": 0.3, f"SemFS as published ({kind})": score}
-        rows += made_rows(scores, experiment="preprocessing", preprocessing=kind)
-    claim = claims.preprocessing(rows)
-    assert claim.verdict == "in part"
-    assert [row.split(" | ")[1:3] for row in claim.rows] == [
-        ["raw", "−0.200 (−0.200 to −0.200)"],
-        ["standardized", "+0.200 (+0.200 to +0.200)"],
-    ]
+def test_columns_of_numbers_are_set_to_the_right(claims):
+    rows = made_rows({"MCFS": 0.6, "LASSO": 0.5})
+    claim = comparisons.mcfs_against_supervised(measured.scores_of(rows))
+    assert claims.numbers(claim).splitlines()[3] == "|---|---|---:|---:|---|"
 
 
 def test_results_without_the_main_comparison_make_no_empty_page():
@@ -216,7 +136,7 @@ def test_a_panel_shows_means_over_the_splits_that_all_lines_have():
         {"SemFS": 0.4, "SemFS as published": 0.3}, 4, experiment="alpha", alpha=1.0
     )
     rows += made_rows({"SemFS as published": 0.2}, 2, experiment="alpha", alpha=0.1)
-    sweeps = load_module("paper_claims").swept(rows, "alpha", "alpha", "acc")
+    sweeps = measured.swept(rows, "alpha", "alpha", "acc")
     labels = ("SemFS", "SemFS as published")
     panels = load_module("paper_figures")._sweep_panels(sweeps, labels)
     (title, lines) = next(iter(panels.items()))

@@ -402,7 +402,7 @@ def test_rare_types_are_named_or_left_out():
     with pytest.warns(UserWarning, match=r"1 classes have fewer than 5 samples: B cell \(3\)"):
         select_genes(adata, "cell_type", 3)
     assert "B cell" in adata.uns["semfs"]["classes"]
-    with pytest.warns(UserWarning, match=r"B cell \(3\)\. They are not used"):
+    with pytest.warns(UserWarning, match=r"B cell \(3\)\. Their samples are not used"):
         select_genes(adata, "cell_type", 3, min_cells=4)
     assert "B cell" not in adata.uns["semfs"]["classes"]
     assert adata.uns["semfs"]["params"]["min_cells"] == 4

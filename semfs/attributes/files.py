@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semfs._typing import Float64, PathLike
+from semfs.attributes.names import TEMPLATE_COLUMNS
 from semfs.io.safety import FileError, atomic_write, file_errors, open_existing
 from semfs.io.tables import EXCEL, PARQUET, decimal_sign, read_columns
 from semfs.labels import Labels, is_missing
@@ -62,6 +63,11 @@ def read_attributes(path: PathLike) -> pd.DataFrame:
     pandas = import_optional("pandas", "data", what="A table")
     with file_errors(path, path.suffix.lower()):
         columns = read_columns(path)
+        if list(columns) == TEMPLATE_COLUMNS:
+            raise FileError(
+                f"{path} says which term of an ontology each label is; numbers were expected. "
+                f"Make a table of it: semfs attributes {path} --ontology cl -o TABLE.csv"
+            )
         label_column, *attribute_names = columns
         labels = _class_labels(path, columns[label_column])
         if not labels or not attribute_names:

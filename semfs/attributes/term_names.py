@@ -12,7 +12,7 @@ import functools
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from semfs.attributes.terms import Terms
@@ -36,9 +36,37 @@ _SYNONYMS = {
     "at1": "pulmonary alveolar type 1",
     "at2": "pulmonary alveolar type 2",
     "pneumocyte": "pulmonary alveolar",
+    "reg": "regulatory",
+    "mait": "mucosal associated invariant t",
+    "gdt": "gammadelta t",
+    "dnt": "double negative t",
+    "ctl": "cytotoxic t",
+    "ilc": "innate lymphoid",
+    "microglia": "microglial",
+    "γδ": "gammadelta",
+    "αβ": "alphabeta",
     "i": "1",
     "ii": "2",
 }
+#: Abbreviations of labels. The same words mean something else inside names of the ontology.
+_SHORT_LABELS = {
+    "fb": "fibroblast",
+    "fbs": "fibroblast",
+    "fibro": "fibroblast",
+    "mph": "macrophage",
+    "mφ": "macrophage",
+    "mo": "monocyte",
+    "endo": "endothelial",
+    "epi": "epithelial",
+    "astro": "astrocyte",
+    "oligo": "oligodendrocyte",
+    "micro": "microglial",
+    "opc": "oligodendrocyte precursor",
+}
+#: Words that names of the ontology add where labels leave them out: "CD8 T" is
+#: "CD8-positive, alpha-beta T cell".
+_IMPLIED = {"alphabeta", "thymusderived"}
+_IMPLIED_WEIGHT = 0.5
 #: Credit for a word of the ontology that begins like the given one ("reg"), or is spelled
 #: nearly like it; the same word has 1. Judged on labels of published atlases.
 _PREFIX_CREDIT = 0.8
@@ -119,7 +147,10 @@ class TermIndex:
 
     def _remedy(self, name: str) -> str:
         if is_no_label(name):
-            return "if it marks samples without a label, leave it out (None or NaN in y)."
+            return (
+                "if it marks samples without a label, leave it out (None or NaN in y; "
+                "--unlabeled-names in commands)."
+            )
         suggestion = self.suggest(name)
         if suggestion is None:
             return "give its id, or the name of a class of the ontology."
@@ -183,7 +214,7 @@ class _WordIndex:
         """
         given_weight = 0.0
         common: dict[int, float] = defaultdict(float)
-        for word in _words_of(name):
+        for word in _words_of(name, _SYNONYMS | _SHORT_LABELS):
             matches = self._matches(word)
             if not matches:
                 given_weight += _UNKNOWN_WEIGHT
@@ -208,6 +239,8 @@ class _WordIndex:
 
     def _weight(self, word: str) -> float:
         """Return how much a word says: -log of the share of names that have it, and some."""
+        if word in _IMPLIED:
+            return _IMPLIED_WEIGHT
         return _LEAST_WEIGHT - math.log(len(self.entries[word]) / len(self.ids))
 
     def _matches(self, word: str) -> dict[str, float]:
@@ -266,17 +299,23 @@ def _looks_like_id(name: str) -> bool:
     return re.fullmatch(r"[a-z]+:\d+", _key(name)) is not None
 
 
-def _words_of(name: str) -> list[str]:
-    """Return the distinct words of a name: "CD4+ T cells" has cd4, positive, t and cell."""
+def _words_of(name: str, synonyms: Mapping[str, str] = _SYNONYMS) -> list[str]:
+    """Return the distinct words of a name: "CD4+ T cells" has cd4, t and cell.
+
+    A marker that is named is present: "CD4", "CD4+" and "CD4-positive" are the same word. A
+    marker that is absent, as in "CD25-" or "CD4-CD8-", must not match the marker.
+    """
     text = name.casefold()
-    text = re.sub(r"(?<=\w)\+", " positive ", text)
-    # A marker that is absent, "CD25-" or "CD25-negative", must not match the marker.
-    text = re.sub(r"(\w+)-(negative|(?!\w))", r"without\1 ", text)
+    text = re.sub(r"(?<=\w)(\+|[- ]positive\b)", " ", text)
+    text = re.sub(r"(\w+)-(negative\b|(?=cd\d)|(?!\w))", r" without\1 ", text)
+    text = re.sub(r"\bnon[- ](?=\w)", "non", text)  # the opposite must not match
+    for two_words in ("alpha-beta", "gamma-delta", "thymus-derived"):
+        text = text.replace(two_words, two_words.replace("-", ""))
     words: dict[str, None] = {}
     for word in re.findall(r"[^\W_]+", text):
         single = word
         if len(word) > 3:  # plurals: cells, but not thymus, epidermis or mass
             single = re.sub(r"(?<=[^sui])s$", "", word)
-        for part in _SYNONYMS.get(single, single).split():
+        for part in synonyms.get(single, single).split():
             words[part] = None
     return list(words)

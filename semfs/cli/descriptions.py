@@ -93,9 +93,10 @@ def _terms(names: str, label: str | None) -> dict[str, str] | list[str]:
         if not names.strip(" ,"):
             raise ValueError("NAMES is empty. Give class names, such as 'cat,dog'.")
         return read_names(names)
-    from semfs.rows import open_blocks
+    from semfs.io.registry import open_reader
 
-    labels = open_blocks(Path(names), label).labels
+    # Only labels are read: how the values are normalized does not matter here.
+    _, labels = open_reader(Path(names), label)
     assert labels is not None
     return [str(name) for name in labels.classes]
 

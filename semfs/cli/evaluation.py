@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Exit, Option
 
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 
 DATASET = "sample, a name of 'semfs datasets', or a file: h5ad, CSV, Excel, Parquet, NPZ, …"
 PAGE = "The HTML page with figures."
+IMPUTE = (
+    "Fill missing values of a table with the median of the feature in the samples of the seen "
+    "classes."
+)
 PANEL_HELP = (
     "Also evaluate this panel: a file with one feature per line, or a table with a column of "
     "them, best first; repeatable."
@@ -77,6 +81,7 @@ class Evaluation:
     layer: Layer = None
     normalize: Normalize = None
     scale: Scale = False
+    impute: Annotated[Literal["median"] | None, Option(help=IMPUTE)] = None
     drop: Drop = None
     unseen: Annotated[Names, Option(help=f"Unseen classes. {UNSEEN}")] = None
     metrics: Annotated[Names, Option("--metric", help=METRIC)] = None
@@ -191,13 +196,14 @@ def _open(options: Evaluation) -> Any:
         check_descriptions(options.attributes, path, options.layer)
         drop = expand_columns(path, options.label, options.layer, options.drop)
         reading["drop"] = drop + level_columns(options.attributes, path, options.layer)
+        reading["impute"] = options.impute is not None
         if options.attributes is not None:
             reading["attributes"] = described_classes(
                 options.attributes, path, options.label, options.layer
             )
-    elif options.drop:
-        # `open_data` refuses it with a reason: it is for files.
-        reading["drop"] = options.drop
+    else:
+        # `open_data` refuses them with a reason: they are for files.
+        reading |= given(options, "drop", "impute")
     return replace(open_data(options.data, **reading), scale=options.scale)
 
 

@@ -90,10 +90,23 @@ def _two_columns(parameter: str, path: Path, known: set[str]) -> dict[str, str]:
     rows = [row for row in lines if any(row)]
     if rows and rows[0][0].strip() not in known:
         rows = rows[1:]
+    _check_some_known(parameter, path, [row[0].strip() for row in rows], known)
     if not rows or min(len(row) for row in rows) < 2:
         message = f": {path} needs two columns, names and values."
         raise ParameterError(parameter, message)
     return {row[0].strip(): row[1].strip() for row in rows}
+
+
+def _check_some_known(parameter: str, path: Path, names: list[str], known: set[str]) -> None:
+    """Refuse a table none of whose names is known; costs may name groups instead."""
+    from semfs.validation import ParameterError, listed
+
+    if not names or not known or not known.isdisjoint(names):
+        return
+    found = f": none of the {len(names)} names in {path} is known: {listed(names, 3)}."
+    if parameter == "costs":
+        found += " Names of features are expected, or those of --groups."
+    raise ParameterError(parameter, f"{found} The first column must hold them.")
 
 
 def _as_number(parameter: str, name: str, text: str) -> float:

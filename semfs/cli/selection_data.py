@@ -16,10 +16,15 @@ from semfs.cli.options import (
     level_columns,
 )
 
+#: From this many different labels on they are taken for names of samples: a small table may
+#: hold one sample of each class.
+FEWEST_NAMES = 20
+
 if TYPE_CHECKING:
     import pandas as pd
 
     from semfs.cli.selection import Selection
+    from semfs.labels import Labels
     from semfs.rows import BlockSource
 
 
@@ -92,6 +97,7 @@ def with_usable_labels(
 
     assert source.labels is not None
     labels = source.labels
+    _check_shared_classes(options, labels)
     # -1 is scikit-learn's mark of a missing label, unless a class has this name.
     labels = labels.mark_unlabeled(() if table is None else table.index)
     if labels.n_unlabeled and options.unlabeled != "use":
@@ -105,6 +111,18 @@ def with_usable_labels(
         labels = Labels(labels.classes, codes.astype(np.int32))
     labels = without_rare_classes(labels, "min_cells", options.min_cells)
     return source.with_labels(labels)
+
+
+def _check_shared_classes(options: Selection, labels: Labels) -> None:
+    """Refuse labels that are all different: they name samples, not classes."""
+    n_labeled = int((labels.codes >= 0).sum())
+    n_classes = len(labels.used().classes)
+    if n_labeled > n_classes or n_classes < FEWEST_NAMES:
+        return
+    raise ValueError(
+        f"--label {options.label or 'y'}: each of the {n_labeled} samples has a label of its "
+        "own, such as a serial number. Name the column of the classes."
+    )
 
 
 def unlabeled_samples(options: Selection) -> dict[str, Any]:

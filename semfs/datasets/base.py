@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 
@@ -45,6 +46,9 @@ class ZeroShotDataset:
         What else is known from the source, such as groups of samples; not used for selection.
     scale : bool, default=False
         `split` divides features by their standard deviation in the samples of seen classes.
+    impute : bool, default=False
+        `split` fills missing values with the median of their feature in the samples of seen
+        classes.
 
     Examples
     --------
@@ -72,6 +76,7 @@ class ZeroShotDataset:
     feature_names: Any = None
     info: Any = None
     scale: bool = False
+    impute: bool = False
     classes: npt.NDArray = field(init=False)  # (C,), the labels that have samples, sorted
     _codes: Indices = field(init=False)  # (n,), of each sample's class among them
 
@@ -112,6 +117,11 @@ class ZeroShotDataset:
         unseen = self._is_unseen()[self._codes]
         X_seen = self.X[~unseen]
         X_unseen = self.X[unseen]
+        if self.impute:
+            # As for the scale below, unseen samples must not decide.
+            imputer = SimpleImputer(strategy="median", keep_empty_features=True).fit(X_seen)
+            X_seen = imputer.transform(X_seen)
+            X_unseen = imputer.transform(X_unseen)
         if self.scale:
             # Not centered, so that sparse samples stay sparse. Unseen samples must not decide
             # on the scale: they are not there when features are selected.

@@ -40,6 +40,7 @@ def load_table(
     unseen: Sequence[Label] | npt.NDArray = (),
     drop: Sequence[str] = (),
     normalize: str | None = None,
+    impute: bool = False,
 ) -> ZeroShotDataset:
     """Return the data set in a table, an AnnData or an NPZ file.
 
@@ -64,6 +65,8 @@ def load_table(
         case, with a warning, and so is an index that pandas stored.
     normalize : {"log1p"}, optional
         Use log(1 + counts per 10⁴ counts of the row) instead of the counts that are stored.
+    impute : bool, default=False
+        Accept missing values; `ZeroShotDataset.split` fills them with medians.
     """
     # Folders of known formats are read too; `open_blocks` refuses others.
     path = Path(path) if Path(path).is_dir() else open_existing(path)
@@ -74,6 +77,7 @@ def load_table(
         key=layer,
         drop=drop,
         normalize=normalize,
+        missing_values="keep" if impute else "error",
     )
     classes = source.labels.classes
     table, stored_unseen = class_descriptions(path, attributes, classes)
@@ -100,7 +104,8 @@ def load_table(
         X = X[labeled]
         labels = labels.used()
     values = X.data if sparse.issparse(X) else X
-    if not np.isfinite(values).all():
+    allowed = np.isnan(values) if impute else False
+    if not (np.isfinite(values) | allowed).all():
         check_all_finite(X, source.feature_names, str(path))
     return ZeroShotDataset(
         path.stem,
@@ -109,6 +114,7 @@ def load_table(
         table,
         unseen,
         source.feature_names,
+        impute=impute,
     )
 
 

@@ -78,6 +78,7 @@ class ClassKFold(_ClassSplitter):
 
     def _split_classes(self, classes: npt.NDArray) -> ClassSplits:
         """Return K splits; the test classes of each are one fold."""
+        check_integer("n_splits", self.n_splits, 2)
         folds = KFold(
             self.n_splits,
             shuffle=self.shuffle,

@@ -96,6 +96,7 @@ class Reader:
     feature_names: list[str] | None = None
     read_row_names: Callable[[], list[str]] | None = None  # for `row_names`
     label: str | None = None  # name of the label column
+    read_labels: Labels | None = None  # as the file has them, before any is left out
     left_out: Sequence[str] = ()  # columns that are no features
     frame: str = "var"  # group of an .h5ad file that describes the genes: "var" or "raw/var"
     chunk_rows: int = 1  # rows that are stored together

@@ -187,7 +187,7 @@ def lead(
     }
     if not differences:
         raise ValueError(f"{label!r} and {other!r} share no finished split and k.")
-    return paired_interval(list(_mean_by_split(differences).values()))
+    return paired_interval(list(mean_by_split(differences).values()))
 
 
 def standings(rows: Iterable[Row], metric: str) -> Standings:
@@ -202,7 +202,7 @@ def standings(rows: Iterable[Row], metric: str) -> Standings:
     shares = {label: len(of_label) / len(expected) for label, of_label in values.items()}
     incomplete = {label: share for label, share in shares.items() if share < 1}
     means = {
-        label: _mean_by_split(of_label)
+        label: mean_by_split(of_label)
         for label, of_label in values.items()
         if label not in incomplete
     }
@@ -296,8 +296,8 @@ def value_of(row: Row, name: str) -> Any:
     return None
 
 
-def _mean_by_split(values: Mapping[Position, float]) -> dict[str, float]:
-    """The mean over x of every split."""
+def mean_by_split(values: Mapping[Position, float]) -> dict[str, float]:
+    """Return the mean over x of every split."""
     by_split: dict[str, list[float]] = defaultdict(list)
     for (split, _), value in values.items():
         by_split[split].append(value)

@@ -58,7 +58,7 @@ def open_data(
     unseen : sequence of str, optional
         The unseen classes, as text; several may be joined by commas, as in a CSV file.
     **reading
-        ``layer``, ``drop`` and ``normalize`` of `semfs.datasets.load_table`.
+        ``layer``, ``drop``, ``normalize`` and ``impute`` of `semfs.datasets.load_table`.
     """
     # A file wins over a data set of that name.
     if is_data_path(Path(name)):

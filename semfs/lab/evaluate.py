@@ -13,10 +13,11 @@ from sklearn.utils import assert_all_finite
 
 from semfs._typing import PathLike
 from semfs.datasets import ZeroShotDataset
+from semfs.lab.compared_method import Method
 from semfs.lab.data import open_data
 from semfs.lab.details import details_of
 from semfs.lab.measures import MORE_MEASURES, ZERO_SHOT_MEASURES, check_metrics
-from semfs.lab.methods import METHODS, Method, find_method
+from semfs.lab.methods import METHODS, find_method
 from semfs.lab.parallel import Summary, run
 from semfs.lab.plan import Experiment, plan
 from semfs.lab.runner import KS, Protocol, make_runner
@@ -171,7 +172,7 @@ def _check_data(data: ZeroShotDataset, ks: Sequence[int]) -> None:
         raise ValueError(
             f"{data.name} has {n_features} features, {ks[0]} were asked for. Ask for fewer."
         )
-    assert_all_finite(data.X, input_name=data.name)
+    assert_all_finite(data.X, input_name=data.name, allow_nan=data.impute)
 
 
 def _without_repetition(

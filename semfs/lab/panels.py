@@ -21,7 +21,8 @@ def read_panel(path: PathLike, feature_names: Sequence[str]) -> tuple[list[str],
     ----------
     path : path-like
         One name per line, or a table with commas, semicolons or tabs: of its columns the one
-        with most names of features is used. A header does not count as a name.
+        with most names of features is used. A header does not count as a name. The table that
+        ``semfs select`` writes names all features; those that were selected are used.
     feature_names : sequence of str
         Names of the features of the data.
 
@@ -42,9 +43,12 @@ def read_panel(path: PathLike, feature_names: Sequence[str]) -> tuple[list[str],
     known = {str(name) for name in feature_names}
     # The sign that occurs on most lines; names are seldom written with one.
     delimiter = max(",;\t", key=lambda sign: sum(sign in line for line in lines))
-    rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=delimiter)]
+    cells = csv.reader(lines, delimiter=delimiter)
+    rows = _selected_rows([[cell.strip() for cell in row] for row in cells])
+    columns = [list(column) for column in zip(*_even(rows))]
     # Of names that contain the delimiter whole lines are names, too.
-    columns = [lines, *(list(column) for column in zip(*_even(rows)))]
+    if len(rows) == len(lines):
+        columns.insert(0, lines)
     names = max(columns, key=lambda column: sum(name.strip() in known for name in column))
     names = list(dict.fromkeys(name.strip() for name in names if name.strip()))
     found = [name for name in names if name in known]
@@ -58,6 +62,20 @@ def read_panel(path: PathLike, feature_names: Sequence[str]) -> tuple[list[str],
     if missing and missing[0] == names[0] and len(rows) > 1:
         missing = missing[1:]  # the header
     return found, missing
+
+
+def _selected_rows(rows: list[list[str]]) -> list[list[str]]:
+    """The header and the rows with "true" in the column ``selected``; all without such one."""
+    header = [cell.casefold() for cell in rows[0]]
+    if "selected" not in header:
+        return rows
+    place = header.index("selected")
+    # a row may be shorter than the header
+    values = [row[place].casefold() if place < len(row) else "" for row in rows[1:]]
+    if not set(values) <= {"true", "false"}:
+        return rows
+    chosen = [row for row, value in zip(rows[1:], values) if value == "true"]
+    return [rows[0], *chosen]
 
 
 def _even(rows: Sequence[Sequence[str]]) -> list[list[str]]:

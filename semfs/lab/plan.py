@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from semfs.lab.methods import Method, Size
+from semfs.lab.compared_method import Method, Size
 from semfs.lab.runner import SETTINGS, Runner
 from semfs.lab.store import Job
 

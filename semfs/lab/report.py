@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from semfs._typing import PathLike
 from semfs.io.safety import atomic_write
-from semfs.lab.claims import claims_section
+from semfs.lab.claims.section import claims_section
 from semfs.lab.comparison import (
     Row,
     is_oracle,

@@ -17,9 +17,11 @@ from scipy import sparse
 
 from semfs._typing import Indices
 from semfs.baselines import RandomSelector
+from semfs.lab.compared_method import Method, Size
 from semfs.lab.data import Loader, load
+from semfs.lab.fitting import fit_selector, prepare
 from semfs.lab.measures import ZERO_SHOT
-from semfs.lab.methods import Method, Size, find_method, fit_selector, prepare
+from semfs.lab.methods import find_method
 from semfs.lab.scoring import score_features, score_random_draws
 from semfs.lab.splits import (
     SplitData,

@@ -16,6 +16,7 @@ from semfs.panel.words import CELLS, GENERAL, Words
 from semfs.selectors.explanation import Explanation
 from semfs.selectors.inputs.kind import Kind, classify
 from semfs.selectors.linear import LinearSelector
+from semfs.selectors.rules.feature_values import price_list
 from semfs.system import import_optional
 
 
@@ -85,20 +86,21 @@ def panel_report(
     counted = count_above(selector, X, y, thresholds)
     shares = None
     n_samples = None
+    class_sizes = None
     if counted is not None:
         pandas = import_optional("pandas", "data", what="A panel")
-        hits, counts = counted
-        n_samples = int(counts.sum())
-        # A class of the fit may have no sample in X; its share is then 0, not 0/0.
-        values = hits / np.maximum(counts, 1)[:, None]
+        n_samples = int(counted.class_sizes.sum())
+        class_sizes = pandas.Series(counted.class_sizes, explanation.classes.columns)
         names = explanation.features.index
-        shares = pandas.DataFrame(values.T, names, explanation.classes.columns)
+        columns = explanation.classes.columns
+        shares = pandas.DataFrame(counted.shares().T, names, columns)
     if settings is None:
         settings = _settings_of(selector)
     return PanelReport(
         explanation=explanation,
         n_features=len(selector.get_support()),
         n_samples=n_samples,
+        class_sizes=class_sizes,
         shares=shares,
         threshold="0" if of_cells else "the mean over classes",
         rules=list(selector.rules_),
@@ -106,6 +108,7 @@ def panel_report(
         settings=settings,
         command=command,
         words=words,
+        prices=_prices_of(selector, len(explanation.means)),
     )
 
 
@@ -122,6 +125,18 @@ def _class_average(selector: LinearSelector, n_selected: int) -> Float64:
     entered = np.searchsorted(np.sort(selected), selected)
     means: Float64 = np.asarray(selector.class_means_)
     return means.mean(axis=0)[entered]
+
+
+def _prices_of(selector: LinearSelector, n_selected: int) -> dict[str, list[Any]]:
+    """The groups and costs of the selected features, best first."""
+    # those of a SemFSCV are parameters of the SemFS that it chose
+    params: Any = getattr(selector, "best_estimator_", selector)
+    names = getattr(selector, "feature_names_in_", None)
+    selected = np.asarray(selector.order_)[:n_selected].tolist()
+    d = len(selector.get_support())
+    groups = getattr(params, "groups", None)
+    costs = getattr(params, "costs", None)
+    return price_list(groups, costs, d, names, selected)
 
 
 def _settings_of(selector: LinearSelector) -> dict[str, object]:

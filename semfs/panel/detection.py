@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,29 @@ from semfs.selectors.linear import LinearSelector
 from semfs.selectors.selected_columns import selected_columns
 
 
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Samples of each class by their values of the selected features."""
+
+    above: Float64  # (C, k), samples above the threshold
+    observed: Float64  # (C, k), samples with a value
+    class_sizes: Indices  # (C,), samples of each class
+
+    def shares(self) -> Float64:
+        """Return the share (C, k) above the threshold of the samples with a value."""
+        # A class of the fit may have no sample in X; its share is then 0, not 0/0.
+        return self.above / np.maximum(self.observed, 1.0)
+
+
 def count_above(
     selector: LinearSelector,
     X: DataLike,
     y: LabelsLike | str | None,
     thresholds: Float64,
-) -> tuple[Float64, Float64] | None:
+) -> Counts | None:
     """Count the samples of each class above thresholds (k,), in the order of selection.
 
-    Returns the numbers above (C, k) and the numbers of samples (C,), or None without samples.
+    Missing values are neither above nor below. Returns None without samples.
     """
     n_selected = len(thresholds)
     selected = np.asarray(selector.order_)[:n_selected]
@@ -31,17 +46,22 @@ def count_above(
     entered = np.searchsorted(np.sort(selected), selected)
     n_classes = len(selector.classes_)
     hits = np.zeros((n_classes, n_selected))
-    counts = np.zeros(n_classes)
+    observed = np.zeros((n_classes, n_selected))
+    class_sizes = np.zeros(n_classes, dtype=np.intp)
     blocks = _labeled_blocks(selector, X, y, selected)
     if blocks is None:
         return None
     for Z, codes in blocks:
-        above = np.asarray(Z)[:, entered] > thresholds
+        values = np.asarray(Z)[:, entered]
+        # NaN is above nothing
+        above = values > thresholds
+        has_value = ~np.isnan(values)
         for code in np.unique(codes[codes >= 0]).tolist():
             of_class = codes == code
             hits[code] += above[of_class].sum(axis=0)
-            counts[code] += of_class.sum()
-    return hits, counts
+            observed[code] += has_value[of_class].sum(axis=0)
+            class_sizes[code] += int(of_class.sum())
+    return Counts(hits, observed, class_sizes)
 
 
 def _labeled_blocks(
@@ -89,6 +109,6 @@ def _with_codes(
 ) -> Iterator[tuple[Float64, Indices]]:
     """The selected columns (r, k) of samples, block by block, each with its classes (r,)."""
     start = 0
-    for Z in selected_columns(selector, X, "panel_report"):
+    for Z in selected_columns(selector, X, "panel_report", allow_gaps=True):
         yield Z, codes[start : start + len(Z)]
         start += len(Z)

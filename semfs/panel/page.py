@@ -9,7 +9,9 @@ import numpy as np
 from semfs._typing import Float64
 from semfs.lab.sections import Panel, Section, Table
 from semfs.panel.words import CELLS
+from semfs.scverse import FEW_SAMPLES
 from semfs.selectors.explanation import Explanation
+from semfs.selectors.rules.parameters import PANEL_RULES
 from semfs.validation import listed
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ def _summary(report: PanelReport) -> Section:
             f" Described {words.classes} without {words.samples}: {listed(found.unseen, 8)}. "
             "Everything that this page says about these is predicted."
         )
-    paragraphs = [text]
+    paragraphs = [text, *_small_classes(report)]
     if _weakest(report):
         paragraphs.append(
             f"Hardest to separate: {_weakest(report)}. The other pairs are confused in "
@@ -84,6 +86,22 @@ def _summary(report: PanelReport) -> Section:
         text = used.removeprefix("used: ")
         paragraphs.append(f"{source[:1].upper()}{source[1:]}: {text}.")
     return Section("Summary", paragraphs)
+
+
+def _small_classes(report: PanelReport) -> list[str]:
+    """A paragraph about classes with so few samples that their means are uncertain."""
+    if report.class_sizes is None:
+        return []
+    words = report.words
+    sizes = report.class_sizes[report.class_sizes < FEW_SAMPLES].sort_values(kind="stable")
+    if not len(sizes):
+        return []
+    names = listed([f"{label} ({size})" for label, size in sizes.items()], 8)
+    verb = f"{words.class_} has" if len(sizes) == 1 else f"{words.classes} have"
+    return [
+        f"{len(sizes)} {verb} fewer than {FEW_SAMPLES} {words.samples}: {names}. What this "
+        "page says of them rests on so few, and may not hold for others."
+    ]
 
 
 def _signs_kept(attributes: str) -> str:
@@ -242,10 +260,13 @@ def _coverage(report: PanelReport) -> Section:
         markers = found.markers.index[found.markers[label]].astype(str).tolist()
         nearest = found.separation.columns[distances[row].argmin()]
         title = f"{label} (predicted)" if label in found.unseen else str(label)
-        distance = float(distances[row].min())
+        # More digits than its errors have would mislead.
+        distance = f"{distances[row].min():.1f}"
+        size = None if report.class_sizes is None else report.class_sizes.get(label)
         body.append(
             [
                 title,
+                "–" if size is None else int(size),
                 int(n_markers),
                 markers or "–",
                 str(nearest),
@@ -253,7 +274,7 @@ def _coverage(report: PanelReport) -> Section:
             ]
         )
     # Classes that lack markers are what a reader looks for.
-    body.sort(key=lambda line: line[1])
+    body.sort(key=lambda line: line[2])
     text = (
         f"A {words.feature} marks a {words.class_} if its mean there lies at least one "
         "standard deviation (within classes) above the mean of the others, and the "
@@ -261,6 +282,7 @@ def _coverage(report: PanelReport) -> Section:
     )
     columns = [
         words.class_,
+        words.samples,
         "markers",
         "which",
         "nearest",
@@ -299,7 +321,7 @@ def _separation(report: PanelReport) -> Section:
         [
             marks.get(p.first, p.first),
             marks.get(p.second, p.second),
-            p.distance,
+            f"{p.distance:.1f}",
             p.error,
         ]
         for p in pairs.itertuples()
@@ -380,6 +402,12 @@ def _stability(report: PanelReport) -> Section:
         f"depends on few {words.classes}, or has substitutes that take its place; "
         f"{words.features} outside the panel were often selected instead."
     )
+    ruled = [name for name in PANEL_RULES if any(s.startswith(name) for s in report.rules)]
+    if ruled:
+        text += (
+            f" Rules of the whole panel ({', '.join(ruled)}) took no part: "
+            f"the {words.features} were selected one by one."
+        )
     columns = [
         words.feature,
         "frequency",

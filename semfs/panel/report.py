@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from semfs._typing import PathLike
 from semfs.lab.report import as_csv, render_sections, write_text
 from semfs.lab.sections import Section
@@ -34,6 +32,8 @@ class PanelReport:
         Features of the data, d.
     n_samples : int or None
         Samples of the seen classes.
+    class_sizes : Series of shape (C,), or None
+        Samples of each seen class.
     shares : DataFrame of shape (k, C), or None
         Share of the samples of each seen class that are above ``threshold``.
     threshold : str
@@ -48,11 +48,14 @@ class PanelReport:
         What repeats it.
     words : Words
         What features, samples and classes are called.
+    prices : mapping
+        ``group`` and ``cost`` of each selected feature, as far as the selector has them.
     """
 
     explanation: Explanation
     n_features: int
     n_samples: int | None = None
+    class_sizes: pd.Series | None = None
     shares: pd.DataFrame | None = None
     threshold: str = "0"
     rules: Sequence[str] = ()
@@ -60,6 +63,7 @@ class PanelReport:
     settings: Mapping[str, object] = field(default_factory=dict)
     command: str = ""
     words: Words = GENERAL
+    prices: Mapping[str, Sequence[object]] = field(default_factory=dict)
 
     @property
     def features(self) -> list[str]:
@@ -70,7 +74,8 @@ class PanelReport:
         """Return the list for the vendor.
 
         Columns are the feature (called as the words say), ``reason``, ``frequency`` over
-        bootstraps and ``substitutes``; the index is the ``rank``.
+        bootstraps and ``substitutes``, and ``group`` and ``cost`` if there are such rules; the
+        index is the ``rank``. The cost of a whole group stands at the first of its features.
         """
         pandas = import_optional("pandas", "data", what="A panel")
         found = self.explanation.features
@@ -79,6 +84,7 @@ class PanelReport:
             "reason": self._reasons(),
             "frequency": found["frequency"].to_numpy(),
             "substitutes": [", ".join(names) for names in self.substitutes().values()],
+            **self.prices,
         }
         ranks = pandas.RangeIndex(1, len(found) + 1, name="rank")
         return pandas.DataFrame(columns, index=ranks)
@@ -135,8 +141,9 @@ class PanelReport:
         table = self.table()
         rows = [[rank, *values] for rank, *values in table.itertuples()]
         for row in rows:
-            # Without bootstraps the frequency is not known.
-            row[3] = None if np.isnan(row[3]) else round(row[3], 4)
+            # Without bootstraps the frequency is not known; a group has one cost.
+            row[:] = [None if cell != cell else cell for cell in row]
+            row[3] = None if row[3] is None else round(row[3], 4)
         return as_csv(["rank", *table.columns], rows)
 
     def _reasons(self) -> list[str]:

@@ -134,6 +134,7 @@ def open_blocks(
     # opening reads the head of the data, and labels that are in files
     reader, labels = _opened(data, y, key, drop, normalize is not None, no_label)
     reader.keeps_missing = missing_values == "keep"
+    reader.read_labels = labels
     _check_label_count(labels, reader.n_rows)
     weights = None
     if sample_weight is not None:

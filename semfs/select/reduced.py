@@ -121,10 +121,12 @@ def _as_anndata(source: BlockSource) -> AnnData:
     X = reader.load()
     row_names = reader.row_names or [str(i) for i in range(X.shape[0])]
     obs = pandas.DataFrame(index=row_names)
-    if source.labels is not None:
+    # Classes that were left out, as too rare or unseen, keep their names in what is written.
+    labels = source.labels if reader.read_labels is None else reader.read_labels
+    if labels is not None:
         # categories of .h5ad files are text; None stays a missing value
-        labels = [None if label is None else str(label) for label in source.labels.array()]
-        obs[reader.label or "label"] = pandas.Categorical(labels)
+        texts = [None if label is None else str(label) for label in labels.array()]
+        obs[reader.label or "label"] = pandas.Categorical(texts)
     var = pandas.DataFrame(index=[str(name) for name in feature_names(source)])
     made: AnnData = anndata.AnnData(X, obs=obs, var=var)
     return made

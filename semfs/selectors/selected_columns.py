@@ -74,13 +74,21 @@ class PresentColumns:
             raise ValueError(f"X has {n_done} samples but batch has {len(batches)} values.")
 
 
-def selected_columns(selector: RankingSelector, X: DataLike, method: str) -> Iterator[Float64]:
-    """Yield the selected columns (r, k) of X in float64, all rows at once in memory."""
+def selected_columns(
+    selector: RankingSelector, X: DataLike, method: str, *, allow_gaps: bool = False
+) -> Iterator[Float64]:
+    """Yield the selected columns (r, k) of X in float64, all rows at once in memory.
+
+    NaN is refused unless ``allow_gaps`` is True.
+    """
     names = getattr(selector, "feature_names_in_", None)
     support = selector._get_support_mask()
     blocks = selected_blocks(X, support, names, selector._preprocessing())
     if blocks is None:
-        yield dense(_columns_in_memory(selector, X, method))
+        yield dense(_columns_in_memory(selector, X, method, finite=not allow_gaps))
+        return
+    if allow_gaps:
+        yield from map(dense, blocks)
         return
     selected_names = None if names is None else names[support]
     yield from _finite_blocks(blocks, selected_names)
@@ -157,10 +165,12 @@ def _finite_blocks(blocks: Iterator[Matrix], names: LabelArray | None) -> Iterat
         yield Z
 
 
-def _columns_in_memory(selector: RankingSelector, X: DataLike, method: str) -> Matrix:
-    """The selected columns (n, k) of a matrix."""
+def _columns_in_memory(
+    selector: RankingSelector, X: DataLike, method: str, finite: bool = True
+) -> Matrix:
+    """The selected columns (n, k) of a matrix, which must be finite unless told otherwise."""
     device.check_same_namespace(X, selector, attribute="coef_", method=method)
-    X = training_matrix(selector, X, accept_sparse="csr", finite=True, reset=False)
+    X = training_matrix(selector, X, accept_sparse="csr", finite=finite, reset=False)
     selected = np.flatnonzero(selector._get_support_mask())
     # only the selected columns leave the device
     if device.is_foreign(X):

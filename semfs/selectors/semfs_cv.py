@@ -25,7 +25,7 @@ from semfs.selectors.folds import ClassFolds
 from semfs.selectors.inputs.fit_input import FitInput
 from semfs.selectors.linear import LinearSelector
 from semfs.selectors.ranking import FIT_STATE
-from semfs.selectors.rules.feature_values import feature_costs
+from semfs.selectors.rules.feature_values import unit_costs
 from semfs.selectors.rules.parameters import RULE_PARAMETERS
 from semfs.selectors.semfs import SemFS
 from semfs.selectors.training_checks import check_two_classes
@@ -312,7 +312,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
     def _n_bought(self, d: int) -> int:
         """Number of features that the budget buys at their mean cost."""
         names = getattr(self, "feature_names_in_", None)
-        mean = float(feature_costs(self.costs, d, names).mean())
+        mean = float(np.sum(unit_costs(self.groups, self.costs, d, names))) / d
         # features that cost nothing are all bought
         n_bought = d if mean <= 0.0 else int(float(self.budget or 0.0) / mean)
         return max(1, min(n_bought, AUTO_MOST, d))

@@ -197,12 +197,31 @@ CL = (
     + term(3, "gallbladder fibroblast", "is_a: F:2")
     + term(4, "alveolar adventitial fibroblast", "is_a: F:2")
     + term(5, "T cell", 'synonym: "T lymphocyte" EXACT []', "is_a: F:1")
-    + term(6, "CD8-positive, CD25-positive, alpha-beta regulatory T cell", "is_a: F:5")
+    + term(
+        6,
+        "CD8-positive, CD25-positive, alpha-beta regulatory T cell",
+        'synonym: "CD8+CD25+ T(reg)" EXACT []',
+        "is_a: F:5",
+    )
     + term(7, "CD4-positive, CD25-positive, alpha-beta regulatory T cell", "is_a: F:5")
     + term(8, "CD4-positive, CD25-negative memory T cell", "is_a: F:5")
     + term(9, "macrophage", "is_a: F:1")
     + term(10, "pericyte", "is_a: F:1")
     + term(11, "natural killer cell", "is_a: F:1")
+    + term(13, "myofibroblast cell", 'synonym: "MFB" EXACT []', "is_a: F:2")
+    + term(14, "CD8-positive, alpha-beta T cell", "is_a: F:5")
+    + term(15, "CD4-positive, alpha-beta T cell", "is_a: F:5")
+    + term(16, "CD8-positive, alpha-beta regulatory T cell", "is_a: F:14")
+    + term(17, "double negative thymocyte", 'synonym: "CD4-CD8- T cell" EXACT []')
+    + term(18, "naive T cell", "is_a: F:5")
+    + term(19, "naive thymus-derived CD4-positive, alpha-beta T cell", "is_a: F:15")
+    + term(20, "gamma-delta T cell", "is_a: F:5")
+    + term(21, "gamma-delta thymocyte", "is_a: F:20")
+    + term(22, "classical monocyte", "is_a: F:1")
+    + term(23, "non-classical monocyte", "is_a: F:1")
+    + term(24, "endothelial cell", "is_a: F:1")
+    + term(25, "endo-epithelial cell", "is_a: F:1")
+    + term(26, "pH receptor cell", "is_a: F:1")
     + term(12, "obsolete alveolar fibroblast", "is_obsolete: true", "replaced_by: F:4")
 )
 
@@ -225,6 +244,16 @@ def small_cl(tmp_path):
         ("pericyte cell", "pericyte"),
         ("Macrofage", "macrophage"),
         ("NK cells", "natural killer cell"),
+        ("FB", "fibroblast"),  # not myofibroblast, although its synonym MFB is spelled so
+        ("Mph", "macrophage"),
+        ("Endo", "endothelial cell"),
+        ("CD8 T", "CD8-positive, alpha-beta T cell"),
+        ("CD8+ T cells", "CD8-positive, alpha-beta T cell"),
+        ("CD4 T", "CD4-positive, alpha-beta T cell"),
+        ("CD4-CD8- T", "double negative thymocyte"),
+        ("Naive CD4 T", "naive thymus-derived CD4-positive, alpha-beta T cell"),
+        ("gdT", "gamma-delta T cell"),
+        ("Nonclassical Monocyte", "non-classical monocyte"),
         ("zebra", ""),
         ("Unknown", ""),
         ("nan", ""),

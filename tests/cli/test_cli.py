@@ -286,3 +286,16 @@ def test_an_interrupt_that_a_package_turns_into_an_error_is_one(monkeypatch, inv
     monkeypatch.setattr(cli, "_interrupts", [])
     monkeypatch.setattr("semfs.lab.data.open_data", load)
     assert invoke("evaluate", "sample", code=130).stderr == "semfs: interrupted\n"
+
+
+def test_evaluate_fills_gaps_when_asked(farm, invoke):
+    text = (farm / "rows.csv").read_text("utf-8").replace(",bée", ",fox", 9)
+    (farm / "rows.csv").write_text(text, "utf-8")
+    frame = pytest.importorskip("pandas").read_csv(farm / "rows.csv")
+    frame.loc[[0, 3], "noise"] = np.nan
+    frame.to_csv(farm / "rows.csv", index=False)
+    rows = ("evaluate", farm / "rows.csv", "-l", "kind", "-a", "labels", "-k", "2")
+    more = ("--repeats", "1", "-j", "1", "--unseen", "hen,cow")
+    assert "no value in column 'noise'" in invoke(*rows, *more, code=2).stderr
+    assert "ACC" in invoke(*rows, *more, "--impute", "median").stdout
+    assert "files only" in invoke("evaluate", "lining", "--impute", "median", code=2).stderr

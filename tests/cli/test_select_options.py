@@ -202,7 +202,7 @@ def test_rare_types_are_named_and_left_out_if_asked_for(cells, select):
     assert "1 classes have fewer than 5 samples: macrophage (2)." in done.stderr
     assert "of 3 classes" in done.stdout
     done = select(rare, "--min-cells", 3, "--unseen", "macrophage")
-    assert "macrophage (2). They are not used." in done.stderr
+    assert "macrophage (2). Their samples are not used." in done.stderr
     assert "of 2 classes" in done.stdout
     assert "--min-cells must be at least 1" in select(rare, "--min-cells", 0, code=2).stderr
 
@@ -420,6 +420,21 @@ def test_other_cells_are_written_as_h5ad(write, subset, cells, invoke, tmp_path,
     assert "semfs" in out.uns
 
 
+@pytest.mark.parametrize("left_out", ["rare", "no label"])
+def test_labels_that_are_not_used_are_still_written(left_out, cells, invoke, tmp_path):
+    """The reduced data keep the labels of the label file, whatever the selection uses."""
+    labels = cells.obs["type"].astype(str).to_list()
+    labels[:3] = ["rare type"] * 3
+    cells.obs["type"] = labels
+    name, label = write_10x(cells, tmp_path)
+    options = {"rare": ["--min-cells", 4], "no label": ["--unlabeled-names", "rare type"]}
+    out = tmp_path / "out.h5ad"
+    paths = [tmp_path / name, "-l", tmp_path / label, "-o", out]
+    done = invoke("select", *paths, "-k", 3, *options[left_out])
+    assert "57 samples" in done.stdout
+    assert anndata.read_h5ad(out).obs["label"].astype(str).to_list() == labels
+
+
 def test_files_that_are_replaced_are_named(cells, select):
     assert "replaced" not in select(cells).stdout
     assert select(cells).stdout.count("(replaced)") == 2
@@ -454,8 +469,24 @@ def test_a_mapping_to_an_ontology_is_begun(cells, invoke, tmp_path, monkeypatch)
     (tmp_path / "cells.obo").write_text("format-version: 1.2\n" + "".join(terms))
     options = ("-l", "type", "--ontology", "cells.obo", "--template", "map.csv")
     invoke("attributes", "cells.h5ad", *options)
+    # It is no table yet, and the error says how it becomes one.
+    select = ("select", "cells.h5ad", "-l", "type", "-k", 3, "-o", "out.h5ad")
+    done = invoke(*select, "-a", "map.csv", code=2)
+    assert "semfs attributes map.csv --ontology cl -o TABLE.csv" in done.stderr
     table = pd.read_csv(tmp_path / "map.csv", dtype=str)
     assert set(table["label"]) == set(TYPES)
+
+
+def test_labels_of_counts_are_read_without_a_warning_of_counts(cells, invoke, tmp_path):
+    pytest.importorskip("pronto")
+    cells.X = np.rint(np.expm1(cells.X) * 20)
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    ontology = tmp_path / "cells.obo"
+    ontology.write_text("format-version: 1.2\n\n[Term]\nid: X:1\nname: cell\n")
+    template = ("--ontology", ontology, "--template", tmp_path / "map.csv")
+    done = invoke("attributes", tmp_path / "cells.h5ad", "-l", "type", *template)
+    assert done.stderr == ""
+    assert set(pd.read_csv(tmp_path / "map.csv", dtype=str)["label"]) == set(TYPES)
 
 
 # ---- missing values, other features -----------------------------------------------------
@@ -535,3 +566,15 @@ def test_select_genes_takes_a_batch_key(cells):
     wanted = SemFS(3).fit(cells.X, cells.obs["type"], batch=donor)
     assert_array_equal(cells.var["semfs_selected"], wanted.support_)
     assert cells.uns["semfs"]["params"]["batch_key"] == "donor"
+
+
+def test_labels_that_name_samples_are_refused(tmp_path, invoke, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 3)), columns=list("abc"))
+    frame["serial"] = [f"S{i}" for i in range(30)]
+    frame["kind"] = ["on", "off", "idle"] * 10
+    frame.to_csv("machine.csv", index=False)
+    done = invoke("select", "machine.csv", "-l", "serial", "-k", 2, code=2)
+    assert "--label serial: each of the 30 samples has a label of its own" in done.stderr
+    assert not (tmp_path / "selected").exists()
+    invoke("select", "machine.csv", "-l", "kind", "-k", 2)

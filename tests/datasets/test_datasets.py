@@ -1,5 +1,7 @@
 """ZeroShotDataset and the bundled samples."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -31,6 +33,21 @@ def test_split_parts_every_row_by_class():
     assert_array_equal(X_unseen, [[4.0, 5.0]])
     assert X_seen.shape == (5, 2)
     assert_array_equal(farm(scale=True).split()[2], X_unseen / X_seen.std(axis=0))
+
+
+def test_gaps_are_filled_with_medians_of_seen_samples():
+    X_seen, _, X_unseen, _ = farm().split()
+    data = farm()
+    X = np.array(data.X, dtype=float)
+    seen = np.flatnonzero(np.isin(data.y, data.seen))
+    unseen = np.flatnonzero(~np.isin(data.y, data.seen))
+    X[[seen[0], unseen[0]], 1] = np.nan
+    filled = replace(data, X=X, impute=True).split()
+    median = np.median(X_seen[1:, 1])
+    assert filled[0][0, 1] == median
+    assert filled[2][0, 1] == median
+    assert_array_equal(filled[0][1:], X_seen[1:])
+    assert_array_equal(filled[2][1:], X_unseen[1:])
 
 
 @pytest.mark.parametrize("form", ["csr_array", "csc_array", "coo_matrix"])

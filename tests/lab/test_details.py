@@ -26,6 +26,12 @@ GENES = ["CD3D", "CD19", "IGHV, heavy", "LYZ"]
         ("rank;gene;price\n1;LYZ;3\n2;NKG7;4\n", ["LYZ"], ["NKG7"]),
         ("rank\tgene\n1\tLYZ\n2\tCD19\n", ["LYZ", "CD19"], []),
         ("IGHV, heavy\nLYZ\n", ["IGHV, heavy", "LYZ"], []),
+        # what `semfs select` writes names all features
+        ("rank,feature,selected\n1,LYZ,True\n2,CD19,False\n", ["LYZ"], []),
+        # one gene of the panel is not in the data, nor is a gene that was not selected
+        ("feature,selected\nLYZ,True\nNKG7,true\nXYZ,false\n", ["LYZ"], ["NKG7"]),
+        # a table may use the word for something else
+        ("feature,selected\nLYZ,2024\nCD19,2025\n", ["LYZ", "CD19"], []),
         ('rank,gene\n1,"IGHV, heavy"\n2,LYZ\n', ["IGHV, heavy", "LYZ"], []),
     ],
 )

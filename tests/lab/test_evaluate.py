@@ -61,7 +61,7 @@ def test_sparse_rows_become_dense_for_methods_that_need_it_if_they_fit(sample, m
     options = {"ks": [5], "n_repeats": 2, "n_jobs": 1}
     rows, summary = evaluate(data, ["lasso", "variance"], **options)
     assert (len(rows), summary.notes, summary.failures) == (2, [], [])
-    monkeypatch.setattr("semfs.lab.methods.memory_limit", lambda: 1000)
+    monkeypatch.setattr("semfs.lab.compared_method.memory_limit", lambda: 1000)
     rows, summary = evaluate(data, ["lasso", "variance"], **options)
     assert [row["label"] for row in rows] == ["Variance"]
     assert summary.notes == [

@@ -1,11 +1,14 @@
 """Methods by name, selectors of users, and how a selector becomes lists of features."""
 
 import sys
+import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from selectors_of_users import SOURCE
+from sklearn.base import BaseEstimator
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_selection import RFE, SelectFromModel, SelectKBest
 from sklearn.linear_model import LogisticRegression
@@ -14,16 +17,10 @@ from semfs import SemFS
 from semfs.baselines import MCFS, RandomSelector
 from semfs.datasets import ZeroShotDataset, load_sample
 from semfs.evaluation import cluster_scores, starting_rows
+from semfs.lab.compared_method import Method
+from semfs.lab.fitting import fit_selector, prepare, ranking_of
 from semfs.lab.hvg import HighlyVariableGenes
-from semfs.lab.methods import (
-    METHODS,
-    Method,
-    find_method,
-    fit_selector,
-    panel_method,
-    prepare,
-    ranking_of,
-)
+from semfs.lab.methods import METHODS, find_method, panel_method
 from semfs.lab.scoring import score_random_draws
 from semfs.lab.splits import SplitData, synthetic_data
 
@@ -195,3 +192,38 @@ def test_highly_variable_genes_of_sparse_and_dense_cells_are_the_same():
 def test_highly_variable_genes_need_logarithms(change):
     with pytest.raises(ValueError, match="need logarithms of normalized counts"):
         HighlyVariableGenes().fit(change(log_counts()))
+
+
+class Talkative(BaseEstimator):
+    """Prints its progress by default, as some packages do; does not rank features."""
+
+    def __init__(self, k=1, verbose=1):
+        self.k = k
+        self.verbose = verbose
+
+    def fit(self, X, y):
+        if self.verbose:
+            print("step 1")
+        warnings.warn("a feature is constant", UserWarning, stacklevel=1)
+        self.n_features_ = X.shape[1]
+        return self
+
+    def get_support(self):
+        return np.arange(self.n_features_) < self.k
+
+
+def test_selectors_of_others_are_quiet(capsys):
+    X = np.eye(4)
+    y = np.array([0, 0, 1, 1])
+    split = SplitData(X, y, None, X, y, np.array(["a", "b", "c", "d"]))
+    method = find_method(Talkative())
+    quiet = replace(method, selector=Talkative)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found, _ = fit_selector(*prepare(quiet, {}, split, [1, 2]), [1, 2])
+    assert found[2].tolist() == [0, 1]
+    assert capsys.readouterr().out == ""
+    # whoever asks for it by an instance gets it
+    with warnings.catch_warnings(action="ignore"):
+        fit_selector(*prepare(method, {}, split, [1]), [1])
+    assert "step 1" in capsys.readouterr().out

@@ -17,8 +17,9 @@ from semfs.cli import app
 from semfs.datasets import ZeroShotDataset, load_sample
 from semfs.evaluation import cluster_scores, starting_rows
 from semfs.lab import Store
+from semfs.lab.compared_method import Size
 from semfs.lab.comparison import curves
-from semfs.lab.methods import METHODS, Size
+from semfs.lab.methods import METHODS
 from semfs.lab.paper import EXPERIMENTS, Study, find_experiments
 from semfs.lab.plan import plan
 from semfs.lab.runner import Protocol, Runner

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from problems import make_problem
 from semfs import SemFS, SemFSCV
 from semfs.method.moments import Moments
+from semfs.selectors.inputs.missing import fill_with_means
 
 
 def with_gaps(X, share=0.2, seed=0):
@@ -162,3 +163,26 @@ def test_all_columns_with_gaps_are_named_at_once():
         SemFS(2).fit(frame.to_numpy(), y)
     with pytest.raises(ValueError, match=r"In all 4 in 2 columns"):
         Moments.from_data(frame.to_numpy(), y)
+
+
+def test_samples_of_weight_zero_have_no_part_in_the_means_of_gaps():
+    X = np.array([[1.0, np.nan], [3.0, np.nan], [100.0, np.nan], [np.nan, np.nan]])
+    weights = np.array([1.0, 3.0, 0.0, 1.0])
+    filled = fill_with_means(X, np.array([7.0, 8.0]), weights)
+    assert filled[3].tolist() == [2.5, 8.0]
+    assert filled[:3, 0].tolist() == [1.0, 3.0, 100.0]
+
+
+def test_an_ignored_sample_changes_nothing_where_gaps_are_filled():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2, -1], 30)
+    X = rng.normal(size=(120, 8)) + 2.0 * rng.normal(size=(4, 8))[y]
+    X[::9, 2] = np.nan
+    with_outlier = np.vstack([X, np.full((1, 8), 1e3)])
+    labels = np.append(y, -1)
+    weights = np.append(np.ones(120), 0.0)
+    parameters = {"missing_values": "class-mean", "n_new_classes": 2}
+    expected = SemFS(4, **parameters).fit(X, y, sample_weight=np.ones(120))
+    found = SemFS(4, **parameters).fit(with_outlier, labels, sample_weight=weights)
+    assert found.order_[:4].tolist() == expected.order_[:4].tolist()
+    assert_allclose(found.scores_, expected.scores_)

@@ -195,6 +195,33 @@ def test_costs_of_groups_by_their_labels(planted):
     found = SemFS(None, groups=groups, costs=prices, budget=2.0).fit(X, y)
     assert found.support_.sum() == 4
     assert "a" not in groups[found.support_]
+    assert "of 2 spent on 2 groups" in " ".join(found.rules_)
+
+
+def test_semfscv_takes_prices_of_groups(planted):
+    X, y = planted
+    groups = np.repeat(["a", "b", "c", "d", "e", "f"], 2)
+    prices = dict.fromkeys("abcdef", 2.0)
+    found = SemFSCV(None, groups=groups, costs=prices, budget=4.0, n_repeats=1).fit(X, y)
+    assert found.support_.sum() == 4
+    # folds select as many features: 4 of 12 whose groups cost 12 in all
+    assert found._n_bought(12) == 4
+
+
+def test_a_series_may_price_groups_or_features(planted):
+    X, y = planted
+    pandas = pytest.importorskip("pandas")
+    groups = np.repeat(["a", "b", "c", "d", "e", "f"], 2)
+    prices = dict(zip("abcdef", [5.0, 1.0, 1.0, 1.0, 1.0, 1.0]))
+    by_mapping = SemFS(None, groups=groups, costs=prices, budget=2.0).fit(X, y)
+    by_series = SemFS(None, groups=groups, costs=pandas.Series(prices), budget=2.0).fit(X, y)
+    assert by_series.support_.tolist() == by_mapping.support_.tolist()
+    # one value per feature, in order
+    halves = pandas.Series([prices[label] / 2 for label in groups])
+    in_order = SemFS(None, groups=groups, costs=halves, budget=2.0).fit(X, y)
+    assert in_order.support_.tolist() == by_mapping.support_.tolist()
+    with pytest.raises(TypeError, match="one value per feature"):
+        SemFS(3, groups=pandas.DataFrame({"sensor": groups})).fit(X, y)
 
 
 # ---- levels ---------------------------------------------------------------------------

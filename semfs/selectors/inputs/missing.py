@@ -54,7 +54,17 @@ def filled_unlabeled(unlabeled: _Unlabeled | None, rows: MemoryRows) -> _Unlabel
     """Return unlabeled samples without missing values; ``rows`` are the labeled ones."""
     if unlabeled is None or sp.issparse(unlabeled.X):
         return unlabeled
-    return replace(unlabeled, X=fill_with_means(unlabeled.X, rows.X.mean(axis=0)))
+    default = np.average(rows.X, axis=0, weights=_weights_of(rows))
+    X = fill_with_means(unlabeled.X, default, _weights_of(unlabeled))
+    return replace(unlabeled, X=X)
+
+
+def _weights_of(rows: MemoryRows) -> Float64 | None:
+    """Weights (n,) of samples; None if all weigh the same, or none weighs anything."""
+    weights = rows.weights
+    if weights is None or not np.any(weights):
+        return None
+    return weights
 
 
 def fill_with_class_means(
@@ -128,17 +138,19 @@ def _class_means(
     return means
 
 
-def fill_with_means(X: Floats, default: Float64) -> Floats:
+def fill_with_means(X: Floats, default: Float64, weights: Float64 | None = None) -> Floats:
     """Return X (n, d) of unlabeled samples without NaN: gaps are the means of their features.
 
-    ``default`` (d,) stands for features of which X has no value.
+    Samples of weight 0 have no part in the means. ``default`` (d,) stands for features of which
+    X has no value.
     """
     missing = np.isnan(X)
-    n_observed = (~missing).sum(axis=0)
-    # `initial` is for X without any feature
-    if n_observed.min(initial=len(X)) == len(X):
+    if not missing.any():
         return X
-    sums = np.where(missing, 0.0, X).sum(axis=0, dtype=np.float64)
-    # np.where computes both branches: 0/0 would warn where the default is taken
-    means = np.where(n_observed > 0, sums / np.maximum(n_observed, 1), default)
+    if weights is None:
+        weights = np.ones(len(X))
+    observed = weights @ ~missing
+    sums = weights @ np.where(missing, 0.0, X).astype(np.float64)
+    means = default.copy()
+    np.divide(sums, observed, out=means, where=observed > 0)
     return np.where(missing, means.astype(X.dtype), X)

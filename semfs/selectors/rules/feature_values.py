@@ -73,6 +73,82 @@ def feature_costs(
     return found
 
 
+def group_costs(costs: Any, labels: Sequence[Any], d: int) -> Float64 | None:
+    """Return the cost (U,) of each group, from a mapping or Series that names groups.
+
+    A price list may name groups: then the group has one price, not one per feature. None if
+    ``costs`` are of the d features. ``labels`` (U,) are those of the groups.
+
+    Examples
+    --------
+    >>> group_costs({"a": 2, "b": 3}, ["b", "a"], 5)
+    array([3., 2.])
+    """
+    # A Series of d values may be in the order of the features.
+    if _is_series(costs) and len(costs) != d:
+        costs = dict(zip(costs.index.tolist(), costs.tolist()))
+    if not isinstance(costs, Mapping):
+        return None
+    names = [str(label) for label in labels]
+    by_label = {str(label): value for label, value in costs.items()}
+    if set(by_label).isdisjoint(names):
+        return None
+    return feature_costs(by_label, len(names), names)
+
+
+def unit_costs(groups: Any, costs: Any, d: int, names: Sequence[str] | None) -> Float64:
+    """Return the costs as they are listed: of groups (U,), or of features (d,)."""
+    if groups is not None:
+        _, labels = group_units(groups, d, names)
+        of_groups = group_costs(costs, labels, d)
+        if of_groups is not None:
+            return of_groups
+    return feature_costs(costs, d, names)
+
+
+def price_list(
+    groups: Any,
+    costs: Any,
+    d: int,
+    names: Sequence[str] | None,
+    selected: Sequence[int],
+) -> dict[str, list[Any]]:
+    """Return the ``group`` and ``cost`` of selected features, as far as there are such rules.
+
+    The price of a whole group stands at the first of its features, so that the costs add up
+    to what is paid; the others have None.
+
+    Examples
+    --------
+    >>> price_list(["a", "a", "b"], {"a": 5, "b": 2}, 3, None, [1, 0])
+    {'group': ['a', 'a'], 'cost': [5.0, None]}
+    """
+    found: dict[str, list[Any]] = {}
+    of_groups = None
+    if groups is not None:
+        unit_of, labels = group_units(groups, d, names)
+        units = [int(unit_of[j]) for j in selected]
+        found["group"] = [labels[unit] for unit in units]
+        of_groups = group_costs(costs, labels, d)
+    if costs is None:
+        return found
+    if of_groups is None:
+        of_features = feature_costs(costs, d, names)
+        found["cost"] = [float(of_features[j]) for j in selected]
+        return found
+    is_first = [unit not in units[:i] for i, unit in enumerate(units)]
+    found["cost"] = [
+        float(of_groups[unit]) if first else None for unit, first in zip(units, is_first)
+    ]
+    return found
+
+
+def _is_series(values: Any) -> bool:
+    """Whether values are a pandas Series."""
+    is_mapping = isinstance(values, Mapping)
+    return not is_mapping and hasattr(values, "index") and hasattr(values, "iloc")
+
+
 def _values_of_features(
     parameter: str,
     values: Any,
@@ -84,7 +160,10 @@ def _values_of_features(
     """One value per feature, from d values in order, or by name from a mapping or Series."""
     if isinstance(values, str):
         raise ParameterTypeError(parameter, f"must be one value per feature, got {values!r}.")
-    if not isinstance(values, Mapping) and hasattr(values, "index") and hasattr(values, "iloc"):
+    if hasattr(values, "columns"):
+        message = "must be one value per feature, such as a column of the frame; got a frame."
+        raise ParameterTypeError(parameter, message)
+    if _is_series(values):
         index = [str(name) for name in values.index]
         # A Series is read by name if its index names features, else in order: pandas
         # numbers the rows of a Series that was given no index.

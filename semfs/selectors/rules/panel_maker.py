@@ -14,7 +14,12 @@ from semfs.feature_names import feature_name
 from semfs.method.demands import Demands, feasible_panel
 from semfs.method.panel import Panel
 from semfs.selectors.rules.class_levels import ClassLevels
-from semfs.selectors.rules.feature_values import class_capacity, feature_costs, group_units
+from semfs.selectors.rules.feature_values import (
+    class_capacity,
+    feature_costs,
+    group_costs,
+    group_units,
+)
 from semfs.selectors.rules.panel_rules import PanelRules
 from semfs.selectors.rules.parameters import PANEL_RULES, RuleParameters, is_set
 from semfs.selectors.rules.refusal import Refusal
@@ -202,7 +207,8 @@ class _PanelMaker:
             cheapest = float(demands.usage[0, self.available].min())
             if cheapest > demands.limits[0]:
                 limit = f"{demands.limits[0]:g}"
-                message = f"of {limit} is too small: the cheapest feature costs {cheapest:g}."
+                of_what = "feature" if self.unit_of is None else "group"
+                message = f"of {limit} is too small: the cheapest {of_what} costs {cheapest:g}."
                 raise ParameterError("budget", message)
         raise ParameterError("capacity", "is below the signal of every feature.")
 
@@ -210,13 +216,11 @@ class _PanelMaker:
         """Cost (U,) of each unit: of its features, or by the label of its group."""
         d = self._sum.shape[0]
         costs = self.params.costs
-        # A price list may name groups: then the group has one price, not one per feature.
-        if self.unit_of is not None and isinstance(costs, Mapping):
+        if self.unit_of is not None:
             assert self.labels is not None
-            labels = [str(label) for label in self.labels]
-            by_label = {str(label): value for label, value in costs.items()}
-            if set(by_label) & set(labels):
-                return feature_costs(by_label, self.n_units, labels)
+            of_groups = group_costs(costs, self.labels, d)
+            if of_groups is not None:
+                return of_groups
         return self.per_unit(feature_costs(costs, d, self.names)[None])[0]
 
     def _signal(self) -> Float64:

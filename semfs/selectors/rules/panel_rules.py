@@ -49,7 +49,8 @@ class PanelRules:
         if self.costs is not None:
             units = self._units(selected)
             spent = float(self.costs[units].sum())
-            text = f"{spent:g} of {self.budget:g} spent on {len(units)} features"
+            of_what = "features" if self.panel.unit_of is None else "groups"
+            text = f"{spent:g} of {self.budget:g} spent on {len(units)} {of_what}"
             texts.append(self._with_cost("budget", text, solution))
         if self.capacity is not None:
             text = self._fullest(selected)

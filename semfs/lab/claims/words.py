@@ -1,0 +1,81 @@
+"""Leads and verdicts in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from semfs.lab.comparison import Interval, paired_interval
+
+#: Stands for a number that is missing.
+NO_NUMBER = "–"
+
+
+def lead_in_points(lead: Interval) -> str:
+    """Return a lead with its interval.
+
+    >>> lead_in_points(Interval(0.05, -0.01, 0.11, 10))
+    '+0.050 (−0.010 to +0.110)'
+    """
+    if lead.n == 0:
+        return NO_NUMBER
+    mean = _signed(lead.mean)
+    if lead.low is None or lead.high is None:
+        return mean
+    return f"{mean} ({_signed(lead.low)} to {_signed(lead.high)})"
+
+
+def lead_in_percent(lead: Interval) -> str:
+    """Return a relative lead with its interval.
+
+    >>> lead_in_percent(Interval(0.05, -0.01, 0.11, 10))
+    '+5 % (−1 to +11)'
+    """
+    if lead.n == 0:
+        return NO_NUMBER
+    mean = f"{100 * lead.mean:+.0f} %"
+    if lead.low is None or lead.high is None:
+        return mean.replace("-", "−")
+    low, high = 100 * lead.low, 100 * lead.high
+    return f"{mean} ({low:+.0f} to {high:+.0f})".replace("-", "−")
+
+
+def mean_of_data_sets(leads: Sequence[Interval]) -> str:
+    """Return the mean of leads in ACC on several data sets, in words."""
+    mean = paired_interval([lead.mean for lead in leads if lead.n > 0])
+    return f"Mean lead in ACC {lead_in_points(mean)}"
+
+
+def counts(verdicts: Sequence[str], noun: str = "data set") -> str:
+    """Return the number of data sets (or of what the noun says) with each verdict.
+
+    >>> counts(["confirmed", "not", "undecided"])
+    'confirmed on 1 of 3 data sets, refuted on 1'
+    """
+    parts = [f"confirmed on {verdicts.count('confirmed')} of {counted(len(verdicts), noun)}"]
+    if "not" in verdicts:
+        parts.append(f"refuted on {verdicts.count('not')}")
+    return ", ".join(parts)
+
+
+def counted(n: int, noun: str = "data set") -> str:
+    """Return a number and its noun.
+
+    >>> counted(2, "pair of data set and method")
+    '2 pairs of data set and method'
+    """
+    if n == 1:
+        return f"1 {noun}"
+    # "pair of data set and method" has its plural in the first part
+    first, of, rest = noun.partition(" of ")
+    return f"{n} {first}s{of}{rest}"
+
+
+def sentence(parts: Sequence[str]) -> str:
+    """Return one sentence of several parts."""
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _signed(value: float) -> str:
+    """A number with its sign; zero is not negative."""
+    return f"{round(value, 3) + 0.0:+.3f}".replace("-", "−")

@@ -1,0 +1,182 @@
+"""What makes a claim of the paper confirmed, from rows of a store or of a results file."""
+
+import pytest
+from claim_rows import made_rows
+
+from semfs.lab.claims import all_claims, comparisons, sweeps
+from semfs.lab.claims.measured import flat, scores_of, times
+from semfs.lab.claims.rules import settled_at
+
+
+def test_the_best_baseline_is_above_the_others_where_both_were_run():
+    # MCFS has one split only, the hardest one, where it is ahead of LASSO.
+    rows = made_rows({"SemFS": 0.6, "LASSO": 0.5, "Random": 0.4})
+    rows += made_rows({"MCFS": 0.55}, 1)
+    best = comparisons.headline(scores_of(rows))
+    assert best.rows[0][1] == "MCFS"
+    assert best.verdict == "undecided"
+
+
+def test_a_claim_that_holds_on_some_data_sets_is_confirmed_in_part():
+    rows = made_rows({"SemFS": 0.6, "a|b": 0.5})
+    assert comparisons.first_everywhere(scores_of(rows)).verdict == "confirmed"
+    rows += made_rows({"SemFS": 0.6, "a|b": 0.7}, dataset="other")
+    claim = comparisons.first_everywhere(scores_of(rows))
+    assert claim.verdict == "in part"
+    assert claim.sentence == "Confirmed on 1 of 2 data sets, refuted on 1."
+    assert claim.rows[1] == ["other", "–", "–", "a|b", "not"]
+
+
+def test_baselines_tuned_on_the_test_count_with_their_best_point():
+    rows = made_rows({"SemFS": 0.5, "MCFS (oracle)": 0.3})
+    rows += made_rows({"MCFS (oracle)": 0.45}) + made_rows({"MCFS (oracle)": 0.2})
+    claim = comparisons.tuned_baselines(scores_of(rows))
+    assert claim.verdict == "confirmed"
+    assert claim.rows[0][2].startswith("+0.050 (")
+
+
+def test_the_growth_of_the_lead_is_its_slope_over_the_labeled_share():
+    rows = []
+    for ratio in (0.1, 0.5, 1.0):
+        scores = {"SemFS": 0.3 + 0.2 * ratio, "ANOVA F": 0.3, "SemFS (labels)": 0.3}
+        rows += made_rows(scores, experiment="labeled-ratio", ratio=ratio)
+    claim = sweeps.labeled_share(rows)
+    assert claim.rows[0][2].startswith("+0.200")
+    assert claim.verdict == "confirmed"
+    # one share only: no slope
+    assert sweeps.labeled_share(rows[:30]).verdict == "undecided"
+
+
+@pytest.mark.parametrize(("low", "verdict"), [(0.499, "confirmed"), (0.4, "not")])
+def test_equal_results_for_all_alpha_are_within_a_margin(low, verdict):
+    rows = made_rows({"SemFS": low}, experiment="alpha", alpha=0.001)
+    rows += made_rows({"SemFS": 0.5}, experiment="alpha", alpha=0.1)
+    rows += made_rows({"SemFS": 0.5}, experiment="alpha", alpha=1.0)
+    rows += made_rows({"SemFS": 0.1}, experiment="alpha", alpha=10.0)  # beyond the paper's
+    claim = sweeps.alpha(rows)
+    assert claim.verdict == verdict
+    assert f"is {0.5 - low:.3f} in ACC" in claim.sentence
+
+
+def test_an_objective_has_arrived_when_it_falls_by_less_than_a_hundredth():
+    assert settled_at([8.0, 4.0, 3.99, 3.989]) == 2
+    # Equal small steps have not arrived, however small they are.
+    assert settled_at([8.0 - 1e-7 * i for i in range(30)]) is None
+    row = {"experiment": "convergence", "dataset": "toy", "method": "SemFS as published"}
+    slow = row | {"objective": [8.0 - 1e-7 * i for i in range(30)]}
+    fast = row | {"split": "1"} | {"objective": [1.0 + 0.1**i for i in range(30)]}
+    assert sweeps.iterations([slow]).verdict == "not"
+    assert sweeps.iterations([fast, slow]).verdict == "in part"
+    assert "1 of 2 runs" in sweeps.iterations([fast, slow]).sentence
+
+
+@pytest.mark.parametrize(("power", "verdict"), [(1.0, "confirmed"), (2.0, "not")])
+def test_the_growth_of_time_is_that_of_the_last_step(power, verdict):
+    timed = {"experiment": "scaling", "dataset": "synthetic", "method": "SemFS", "k": 5}
+    rows = [
+        timed | {"n": n, "d": 1000, "seconds": (n / 1000) ** power}
+        for n in (1000, 10_000, 100_000)
+    ]
+    rows.append(timed | {"n": 1000, "d": 10, "seconds": 1e-9})
+    claim = sweeps.linear_time(rows)
+    assert claim.verdict == verdict
+    assert claim.rows[0][2] == f"{power:.2f}"
+
+
+def test_algorithm_1_is_compared_with_random_for_each_preprocessing():
+    rows = []
+    for kind, score in {"raw": 0.1, "standardized": 0.5}.items():
+        scores = {f"Random ({kind})": 0.3, f"SemFS as published ({kind})": score}
+        rows += made_rows(scores, experiment="preprocessing", preprocessing=kind)
+    claim = sweeps.preprocessing(rows)
+    assert claim.verdict == "in part"
+    assert [list(row[1:3]) for row in claim.rows] == [
+        ["raw", "−0.200 (−0.200 to −0.200)"],
+        ["standardized", "+0.200 (+0.200 to +0.200)"],
+    ]
+
+
+def test_more_labels_are_compared_on_the_same_split():
+    rows = made_rows({"SemFS": 0.4}, experiment="labeled-ratio", ratio=0.1)
+    rows += made_rows({"SemFS": 0.45}, experiment="labeled-ratio", ratio=0.5)
+    better = made_rows({"SemFS": 0.5}, experiment="labeled-ratio", ratio=1.0)
+    claim = sweeps.more_labels(rows + better)
+    assert claim.verdict == "confirmed"
+    assert claim.rows[0][2].startswith("+0.100")
+    worse = made_rows({"SemFS": 0.3}, experiment="labeled-ratio", ratio=1.0)
+    assert sweeps.more_labels(rows + worse).verdict == "not"
+    assert sweeps.more_labels(better).verdict == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("objective", "verdict"),
+    [
+        ([3.0, 2.0, 2.0], "confirmed"),
+        ([3.0, 2.0, 2.0 + 1e-12], "confirmed"),  # rounding
+        ([3.0, 2.0, 2.1], "not"),
+    ],
+)
+def test_an_objective_that_rises_once_refutes_proposition_1(objective, verdict):
+    row = {"experiment": "convergence", "dataset": "toy", "method": "SemFS as published"}
+    claim = sweeps.objective_falls([row | {"objective": objective}])
+    assert claim.verdict == verdict
+
+
+@pytest.mark.parametrize("sizes", [(1000, 30_000), (10_000, 20_000, 30_000)])
+def test_few_or_similar_numbers_of_samples_do_not_show_how_time_grows(sizes):
+    timed = {"experiment": "scaling", "dataset": "synthetic", "method": "SemFS", "d": 10}
+    claim = sweeps.linear_time([timed | {"n": n, "seconds": n / 1000} for n in sizes])
+    assert claim.is_run
+    assert claim.verdict == "undecided"
+
+
+def test_times_of_one_number_of_samples_are_averaged():
+    timed = {"experiment": "scaling", "dataset": "synthetic", "method": "SemFS", "d": 10}
+    rows = [
+        timed | {"n": n, "seconds": seconds} for n, seconds in ((5, 1.0), (5, 3.0), (50, 4.0))
+    ]
+    assert times(rows) == {"SemFS": [(5, 2.0), (50, 4.0)]}
+
+
+def of_store(row):
+    """The same row as a store has it: settings in params, the method by its short name."""
+    names = ("ratio", "alpha", "preprocessing")
+    params = {name: row[name] for name in names if name in row}
+    kept = {name: value for name, value in row.items() if name not in params}
+    return kept | {"method": "m", "label": row["method"], "params": params, "extra": {}}
+
+
+def test_rows_of_a_store_are_judged_as_those_of_a_results_file():
+    rows = made_rows({"SemFS": 0.6, "LASSO": 0.5, "MCFS": 0.4, "MCFS (oracle)": 0.7})
+    for low, high, experiment, x in (
+        (0.1, 1.0, "labeled-ratio", "ratio"),
+        (0.1, 1.0, "alpha", "alpha"),
+    ):
+        rows += made_rows({"SemFS": 0.4, "ANOVA F": 0.4}, experiment=experiment, **{x: low})
+        rows += made_rows({"SemFS": 0.5, "ANOVA F": 0.3}, experiment=experiment, **{x: high})
+    scores = {"Random (raw)": 0.3, "SemFS as published (raw)": 0.5}
+    rows += made_rows(scores, experiment="preprocessing", preprocessing="raw")
+    claims = all_claims(rows)
+    assert all_claims([of_store(row) for row in rows]) == claims
+    assert sum(claim.is_run for claim in claims) == 8
+    assert [flat(row) for row in rows] == rows
+
+
+def test_two_data_sets_with_one_title_stay_apart():
+    rows = made_rows({"SemFS": 0.6, "LASSO": 0.5}, dataset="cub_one")
+    rows += made_rows({"SemFS": 0.4, "LASSO": 0.5}, dataset="cub_two")
+    assert set(scores_of(rows)) == {"cub_one", "cub_two"}
+    assert comparisons.first_everywhere(scores_of(rows)).verdict == "in part"
+
+
+def test_a_split_without_a_score_at_some_k_is_left_out_there():
+    rows = made_rows({"SemFS": 0.65, "LASSO": 0.5})
+    rows += [row | {"k": 5} for row in rows if row["split"] != "0"]
+    rows.append(made_rows({"LASSO": 0.5}, 1)[0] | {"k": 5, "acc": None, "nmi": None})
+    assert comparisons.headline(scores_of(rows)).verdict == "confirmed"
+
+
+def test_claims_without_rows_are_not_run():
+    claims = all_claims([])
+    assert {claim.verdict for claim in claims} == {"undecided"}
+    assert not any(claim.is_run for claim in claims)
