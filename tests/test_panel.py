@@ -208,7 +208,7 @@ def test_names_stay_text(tmp_path):
 
 
 def test_another_ending_is_refused(panel, tmp_path):
-    with pytest.raises(ValueError, match="must end in .html"):
+    with pytest.raises(ValueError, match=r"must end in \.html"):
         panel.write(tmp_path / "panel.pdf")
 
 
