@@ -243,7 +243,7 @@ def test_columns_called_x_and_y_are_called_so(tmp_path, invoke):
         (f"demo --out {__file__}", "is a file; a folder"),
         (f"evaluate sample --out {__file__}/page.html", "is a file; a folder"),
         ("report nowhere", "nowhere"),
-        ("report nowhere --out page.csv", "must end in .html"),
+        ("report nowhere --out page.csv", "written as .html"),
         ("reproduce everything --out run", "no experiment 'everything'"),
         ("reproduce alpha --out run --method x:y", "No module named 'x'"),
         ("reproduce alpha --out run --data nowhere", "not a directory"),
