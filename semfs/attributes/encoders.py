@@ -190,8 +190,8 @@ def _average_words(path: Path, texts: list[str]) -> Float64:
         known = [vectors[word.lower()] for word in words if word.lower() in vectors]
         if not known:
             raise FileError(
-                f"{path} has no vector for any word of {text!r}. Use other words: "
-                "{name: description}."
+                f"{path} has no vector for any word of {text!r}. Describe the "
+                "class in other words: {name: description}."
             )
         rows.append(np.mean(known, axis=0))
     unknown = [word for lower, word in spelling.items() if lower not in vectors]

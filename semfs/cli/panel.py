@@ -14,7 +14,9 @@ from semfs.cli.selection_data import open_source
 
 PANEL_PAGE = "The HTML page. The list for the vendor is written beside it as .csv."
 REDUCED = "Also write the reduced data here, as 'semfs select' does."
-BOOTSTRAPS = "Number of bootstraps over classes that measure the stability; 0 for none."
+BOOTSTRAPS = (
+    "Number of bootstraps over classes, which show how stable the selection is; 0 for none."
+)
 
 
 @dataclass

@@ -55,7 +55,7 @@ def read_panel(path: PathLike, feature_names: Sequence[str]) -> tuple[list[str],
     if not found:
         hint = did_you_mean(names[-1], sorted(known)) or "."
         raise FileError(
-            f"{path}: none of its {len(names)} names is a feature of the data, the last is "
+            f"{path}: none of its {len(names)} names is a feature of the data, such as "
             f"{names[-1]!r}{hint} Are genes named by symbols in one and by ids in the other?"
         )
     missing = [name for name in names if name not in known]
