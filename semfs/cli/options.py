@@ -161,6 +161,13 @@ def described_classes(
     tables: list[Any] = [name for name in sources if name not in levels]
     if levels:
         columns = {name: column_labels(data, name, layer).array() for name in levels}
+        for name, values in columns.items():
+            if len(values) != len(of_samples):
+                raise ValueError(
+                    f"--attributes: {name} has {len(values)} values, but there are "
+                    f"{len(of_samples)} samples. Give a column with a value of each sample. "
+                    "The class table of an NPZ file (array A) is used without --attributes."
+                )
         columns[label or "y"] = of_samples.array()
         tables.append(attributes_from_hierarchy(pandas.DataFrame(columns)))
     if len(tables) == 1:

@@ -595,3 +595,13 @@ def test_prices_of_groups_with_and_without_header(tmp_path, invoke, monkeypatch)
     refused = invoke(*arguments, code=2).stderr
     assert "--costs: none of the" in refused
     assert "or those of --groups" in refused
+
+
+def test_a_class_table_is_no_column_of_the_data(tmp_path, invoke, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 10)
+    np.savez("rows.npz", X=rng.normal(size=(30, 5)), y=y, A=rng.normal(size=(3, 2)))
+    refused = invoke("select", "rows.npz", "-k", 2, "-a", "A", code=2).stderr
+    assert "(array A) is used without --attributes" in refused
+    invoke("select", "rows.npz", "-k", 2)

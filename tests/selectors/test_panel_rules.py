@@ -198,6 +198,18 @@ def test_costs_of_groups_by_their_labels(planted):
     assert "of 2 spent on 2 groups" in " ".join(found.rules_)
 
 
+def test_prices_in_a_series_are_saved(planted, tmp_path):
+    X, y = planted
+    pandas = pytest.importorskip("pandas")
+    groups = pandas.Series(np.repeat(["a", "b", "c", "d", "e", "f"], 2))
+    prices = pandas.Series(dict.fromkeys("abcdef", 2.0))
+    selector = SemFS(None, groups=groups, costs=prices, budget=4.0).fit(X, y)
+    loaded = load(save(selector, tmp_path / "s.semfs"))
+    assert loaded.costs == prices.to_dict()
+    # what was loaded can be fitted again
+    assert loaded.fit(X, y).order_.tolist() == selector.order_.tolist()
+
+
 def test_semfscv_takes_prices_of_groups(planted):
     X, y = planted
     groups = np.repeat(["a", "b", "c", "d", "e", "f"], 2)

@@ -49,6 +49,9 @@ class Writer:
             return value
         if type(value) in (list, range):
             return [self.value(item, where) for item in value]
+        # groups and costs may be a Series, which they read as a mapping from its index
+        if hasattr(value, "to_dict") and not hasattr(value, "columns"):
+            value = value.to_dict()
         for kind in KINDS_OF_VALUES:
             if kind.matches(value):
                 parts = kind.parts(value)
