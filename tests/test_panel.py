@@ -151,6 +151,17 @@ def test_the_page_shows_the_number_of_cells_and_names_types_of_few():
     assert sizes == {"rare": 3, "b": 50, "c": 50, "d": 50}
 
 
+def test_genes_that_vary_more_with_the_batch_are_named():
+    X, y = planted()
+    batch = np.arange(len(y)) % 2
+    X[:, 3] += 20 * batch  # the feature of a batch
+    selector = SemFS(3, include=[3]).fit(X, y, batch=batch)
+    report = panel_report(selector, n_bootstraps=0, words=CELLS)
+    assert report.explanation.features["more_batch"].sum() == 1
+    (summary, *_) = report.sections()
+    assert "Vary more with the batch than with the cell type: " in " ".join(summary.text)
+
+
 def test_types_with_enough_cells_are_not_warned_of(panel):
     (summary, *_) = panel.sections()
     assert "fewer than" not in " ".join(summary.text)
@@ -197,7 +208,7 @@ def test_names_stay_text(tmp_path):
 
 
 def test_another_ending_is_refused(panel, tmp_path):
-    with pytest.raises(ValueError, match="must end in .html"):
+    with pytest.raises(ValueError, match=r"must end in \.html"):
         panel.write(tmp_path / "panel.pdf")
 
 

@@ -67,6 +67,8 @@ _SHORT_LABELS = {
 #: "CD8-positive, alpha-beta T cell".
 _IMPLIED = {"alphabeta", "thymusderived"}
 _IMPLIED_WEIGHT = 0.5
+#: Levels of a marker, as in "CD56-dim" and "CD14low".
+_LEVELS = "low|dim|bright|high|intermediate"
 #: Credit for a word of the ontology that begins like the given one ("reg"), or is spelled
 #: nearly like it; the same word has 1. Judged on labels of published atlases.
 _PREFIX_CREDIT = 0.8
@@ -308,6 +310,9 @@ def _words_of(name: str, synonyms: Mapping[str, str] = _SYNONYMS) -> list[str]:
     text = name.casefold()
     text = re.sub(r"(?<=\w)(\+|[- ]positive\b)", " ", text)
     text = re.sub(r"(\w+)-(negative\b|(?=cd\d)|(?!\w))", r" without\1 ", text)
+    # "CD14-low" is CD14, and not the "low" of another marker.
+    text = re.sub(rf"(\w+)-({_LEVELS})\b", r" \1 \1\2 ", text)
+    text = re.sub(rf"\b(cd\d+)({_LEVELS})\b", r" \1 \1\2 ", text)
     text = re.sub(r"\bnon[- ](?=\w)", "non", text)  # the opposite must not match
     for two_words in ("alpha-beta", "gamma-delta", "thymus-derived"):
         text = text.replace(two_words, two_words.replace("-", ""))

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 DATASET = "sample, a name of 'semfs datasets', or a file: h5ad, CSV, Excel, Parquet, NPZ, …"
 PAGE = "The HTML page with figures."
-IMPUTE = (
+IMPUTE_TABLE = (
     "Fill missing values of a table with the median of the feature in the samples of the seen "
     "classes."
 )
@@ -81,7 +81,7 @@ class Evaluation:
     layer: Layer = None
     normalize: Normalize = None
     scale: Scale = False
-    impute: Annotated[Literal["median"] | None, Option(help=IMPUTE)] = None
+    impute: Annotated[Literal["median"] | None, Option(help=IMPUTE_TABLE)] = None
     drop: Drop = None
     unseen: Annotated[Names, Option(help=f"Unseen classes. {UNSEEN}")] = None
     metrics: Annotated[Names, Option("--metric", help=METRIC)] = None

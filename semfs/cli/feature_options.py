@@ -32,16 +32,23 @@ def feature_lists(options: Selection, source: BlockSource) -> dict[str, list[int
 
 
 def feature_values(
-    parameter: str, text: str | None, source: BlockSource
+    parameter: str, text: str | None, source: BlockSource, groups: Any = None
 ) -> dict[str, Any] | list[Any] | None:
-    """Return what --groups or --costs names: a column of var, or a table of two columns."""
+    """Return what --groups or --costs names: a column of var, or a table of two columns.
+
+    A table of costs may name ``groups``, the value of --groups, instead of features.
+    """
     from semfs.io.anndata import frame_column
     from semfs.validation import ParameterError, is_file
 
     if text is None:
         return None
     if is_file(text):
-        table = _two_columns(parameter, Path(text), set(source.feature_names or ()))
+        known = set(source.feature_names or ())
+        if groups is not None:
+            labels = groups.values() if isinstance(groups, dict) else groups
+            known |= {str(label) for label in labels}
+        table = _two_columns(parameter, Path(text), known)
         if parameter == "costs":
             return {name: _as_number(parameter, name, value) for name, value in table.items()}
         return dict(table)

@@ -57,7 +57,10 @@ GROUPS = (
     "Groups of features that are selected together, so that -k counts groups. "
     "A column of var (H5AD, Zarr), or a table of features and groups."
 )
-COSTS = "Cost of each feature: a column of var (H5AD, Zarr), or a table of features and costs."
+COSTS = (
+    "Cost of each feature: a column of var (H5AD, Zarr), or a table of features and costs; "
+    "with --groups also of groups and costs."
+)
 BUDGET = "Limit on the total cost. Without -k, it also decides how many features are selected."
 MIN_LEVEL = "Leave out features whose highest class mean is below this."
 MAX_LEVEL = "Leave out features whose highest class mean is above this."
@@ -223,6 +226,7 @@ def prepare(
     removed = before - set(source.labels.classes)
     unseen = [label for label in [*unseen, *stored_unseen] if label not in removed]
     features = feature_lists(options, source)
+    groups = feature_values("groups", options.groups, source)
     selector = semfs.SemFS(
         _number_of_features(options, source.n_features),
         attributes=table,
@@ -232,8 +236,8 @@ def prepare(
         exclude=features["exclude"] or None,
         # a list that matches nothing leaves no candidate; None leaves all
         candidates=None if options.candidates is None else features["candidates"],
-        groups=feature_values("groups", options.groups, source),
-        costs=feature_values("costs", options.costs, source),
+        groups=groups,
+        costs=feature_values("costs", options.costs, source, groups),
         capacity=capacity_values(options.capacity, source),
         missing_values="class-mean" if options.impute == "class-mean" else "error",
         **given(options, "alpha", "gamma", "label_weight", "max_correlation"),

@@ -60,7 +60,7 @@ def _summary(report: PanelReport) -> Section:
             f" Described {words.classes} without {words.samples}: {listed(found.unseen, 8)}. "
             "Everything that this page says about these is predicted."
         )
-    paragraphs = [text, *_small_classes(report)]
+    paragraphs = [text, *_small_classes(report), *_batch_features(report)]
     if _weakest(report):
         paragraphs.append(
             f"Hardest to separate: {_weakest(report)}. The other pairs are confused in "
@@ -101,6 +101,19 @@ def _small_classes(report: PanelReport) -> list[str]:
     return [
         f"{len(sizes)} {verb} fewer than {FEW_SAMPLES} {words.samples}: {names}. What this "
         "page says of them rests on so few, and may not hold for others."
+    ]
+
+
+def _batch_features(report: PanelReport) -> list[str]:
+    """A paragraph about features that vary more with the batch than with the class."""
+    words = report.words
+    found = report.explanation.features
+    if "more_batch" not in found or not found["more_batch"].any():
+        return []
+    names = listed(found.index[found["more_batch"].astype(bool)].astype(str).tolist(), 8)
+    return [
+        f"Vary more with the batch than with the {words.class_}: {names}. "
+        f"You may exclude such {words.features}."
     ]
 
 

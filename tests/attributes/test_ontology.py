@@ -221,6 +221,8 @@ CL = (
     + term(23, "non-classical monocyte", "is_a: F:1")
     + term(24, "endothelial cell", "is_a: F:1")
     + term(25, "endo-epithelial cell", "is_a: F:1")
+    + term(27, "CD14-positive, CD16-low monocyte", "is_a: F:1")
+    + term(28, "CD14-low, CD16-positive monocyte", "is_a: F:1")
     + term(26, "pH receptor cell", "is_a: F:1")
     + term(12, "obsolete alveolar fibroblast", "is_obsolete: true", "replaced_by: F:4")
 )
@@ -253,6 +255,8 @@ def small_cl(tmp_path):
         ("CD4-CD8- T", "double negative thymocyte"),
         ("Naive CD4 T", "naive thymus-derived CD4-positive, alpha-beta T cell"),
         ("gdT", "gamma-delta T cell"),
+        ("CD14-low CD16+ monocyte", "CD14-low, CD16-positive monocyte"),
+        ("CD16+ CD14low monocytes", "CD14-low, CD16-positive monocyte"),
         ("Nonclassical Monocyte", "non-classical monocyte"),
         ("zebra", ""),
         ("Unknown", ""),

@@ -578,3 +578,20 @@ def test_labels_that_name_samples_are_refused(tmp_path, invoke, monkeypatch):
     assert "--label serial: each of the 30 samples has a label of its own" in done.stderr
     assert not (tmp_path / "selected").exists()
     invoke("select", "machine.csv", "-l", "kind", "-k", 2)
+
+
+def test_prices_of_groups_with_and_without_header(tmp_path, invoke, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 4)), columns=list("abcd"))
+    frame["kind"] = ["on", "off", "idle"] * 20
+    frame.to_csv("machine.csv", index=False)
+    (tmp_path / "groups.csv").write_text("a,left\nb,left\nc,right\nd,right\n")
+    arguments = ("select", "machine.csv", "-l", "kind", "--budget", 5, "--costs", "costs.csv")
+    for header in ("", "device,price\n"):
+        (tmp_path / "costs.csv").write_text(header + "left,4\nright,9\n")
+        done = invoke(*arguments, "--groups", "groups.csv", "-o", "small.csv")
+        assert "4 of 5 spent on 1 groups" in done.stdout
+        assert pd.read_csv("small.csv").columns.tolist() == ["a", "b", "kind"]
+    refused = invoke(*arguments, code=2).stderr
+    assert "--costs: none of the" in refused
+    assert "or those of --groups" in refused

@@ -78,7 +78,7 @@ X4, Y4 = np.arange(8.0).reshape(4, 2), [0, 0, 1, 1]
             "least 6 classes, 2 in each fold; y has 4. .*n_splits=2 or",
         ),
         (ClassKFold(2), None, "y is None"),
-        (ClassKFold(1), Y4, "n_splits"),
+        (ClassKFold(1), Y4, "n_splits must be at least 2, got 1"),
         (ClassShuffleSplit(test_size=1), Y4, "at least 2"),
         (ClassShuffleSplit(0), Y4, "n_splits must be"),
         (ClassShuffleSplit(), Y4[:3], "inconsistent numbers"),
