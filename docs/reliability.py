@@ -147,13 +147,8 @@ def _bounds_sentences(found: dict) -> str:
         "terms and 50 genes, this changes the accuracies on unseen types by "
         f"{min(changes):+.2f} to {max(changes):+.2f}. No bias keeps "
         f"{bias['seen at least']:.2f} of the seen types and more than "
-<<<<<<< HEAD
         f"{bias['new at most']:.2f} of the unseen ones. If the means of the unseen "
         "types were known from half of their cells, the same genes would name "
-=======
-        f"{bias['new at most']:.2f} of the unseen ones. If the means "
-        "of the unseen types were known from half of their cells, the same genes would name "
->>>>>>> main
         f"{bound['new'][0]:.2f} of the other half correctly, and {bound['all, new'][0]:.2f} "
         f"if all types compete (all genes: {found['true means, all genes']['new'][0]:.2f} and "
         f"{found['true means, all genes']['all, new'][0]:.2f})."
