@@ -199,19 +199,21 @@ def atlas_table(found: dict) -> str:
         f"{found['genes']:,} genes, {found['types']} types, {found['k']} genes selected; the "
         "unit is reading the same file once, decompressed. SemFS unpacks with two threads, and "
         "h5py, which reads the HDF5 files (`csr`, `csc`, `10x`) once, with one: so the times "
-        "flatter SemFS, and the CPU seconds of all threads say what the work is.",
+        "flatter SemFS, and the CPU seconds of all threads say what the work is. The last "
+        "column is the version of semfs that was measured.",
         "",
     ]
     head = (
         "file | cells: | GB: | what | seconds: | / reading once: | CPU seconds: | "
-        "/ reading once (CPU): | peak memory (MB):"
+        "/ reading once (CPU): | peak memory (MB): | semfs:"
     )
     rows = []
     for row in found["rows"]:
         rows.append(
             f"{row['format']} | {row['cells']:,} | {row['file_gb']:.1f} | {row['what']} | "
             f"{row['seconds']:.0f} | {with_spread(row)} | {row['cpu']:.0f} | "
-            f"{row['cpu'] / reading_once(found, row)['cpu']:.2f} | {row['peak_mb']:.0f}"
+            f"{row['cpu'] / reading_once(found, row)['cpu']:.2f} | {row['peak_mb']:.0f} | "
+            f"{row.get('semfs', found['versions']['semfs'])}"
         )
     return made_by(found, *lines, *table(head, rows))
 
