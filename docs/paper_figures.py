@@ -201,8 +201,7 @@ def _alpha_figure(rows: Sequence[Row]) -> Figure | None:
         "paper-alpha",
         "Effect of α",
         "Means over k and class splits.",
-        f"Line chart with a panel for each data set: ACC of {_listed(ALPHA_LINES)} against α "
-        "from 0.001 to 1.",
+        f"Line chart with a panel for each data set: ACC of {_listed(ALPHA_LINES)} against α.",
         line_chart(chart),
     )
 
