@@ -52,9 +52,10 @@ def prefer(browser, scheme):
 
 
 def curves_of(browser, plot=0):
-    """Names of the curves that can be seen in a panel, as plotly.js drew them."""
+    """Names of the curves that can be seen in a panel of curves, as plotly.js drew them."""
     script = """
-        const box = document.querySelectorAll('.plot')[arguments[0]];
+        const has_curves = (box) => box.data.some(t => t.mode === 'lines+markers');
+        const box = [...document.querySelectorAll('.plot')].filter(has_curves)[arguments[0]];
         const drawn = box.querySelectorAll('.scatterlayer .trace').length;
         const names = box._fullData.filter(t => t.visible === true).map(t => t.name);
         return [drawn, names];"""
