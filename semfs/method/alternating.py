@@ -203,8 +203,10 @@ class _GramEquation:
         """v → (C∘WW') v."""
         Q = self._matrix
         dsyrk(1.0, W, c=Q.T, overwrite_c=1, lower=1)  # WW'
-        for rows, columns in _upper_blocks(len(Q)):
-            Q[rows, columns] *= self.C[rows, columns]
+        # What the last solve left below the diagonal is multiplied as well, and never read.
+        with np.errstate(over="ignore", invalid="ignore"):
+            for rows, columns in _upper_blocks(len(Q)):
+                Q[rows, columns] *= self.C[rows, columns]
         return partial(dsymv, 1.0, Q.T, lower=1)
 
 

@@ -237,8 +237,12 @@ class ClassPredictor:
         """Center (k,), scale (k,) and coefficients (k, m) of the regression of attributes."""
         A = self.table.values
         total = self.within + np.cov(self.means.T, bias=True).reshape(self.within.shape)
-        scale = np.sqrt(np.maximum(np.diag(total), np.finfo(float).tiny))
-        H = total / np.outer(scale, scale) + RIDGE * np.eye(len(scale))
+        variance = np.diag(total)
+        # Rounding may leave a constant feature with a negative variance. It predicts nothing.
+        varies = variance > 0.0
+        scale = np.sqrt(np.where(varies, variance, 1.0))
+        covariance = np.where(np.outer(varies, varies), total, 0.0)
+        H = covariance / np.outer(scale, scale) + RIDGE * np.eye(len(scale))
         standardized = (self.means - self._center) / scale
         W = np.linalg.solve(H, standardized.T @ (A - A.mean(axis=0)) / len(A))
         return self._center, scale, W

@@ -1,5 +1,7 @@
 """Algorithm 1 against the paper's formulas written out."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -7,7 +9,7 @@ from numpy.testing import assert_allclose
 from scipy.sparse.linalg import ArpackNoConvergence
 
 from problems import make_objective, make_problem, paper_B, paper_gram, spread
-from semfs import Moments
+from semfs import Moments, SemFS
 from semfs.method.alternating import (
     STEP_RULES,
     WStep,
@@ -299,3 +301,13 @@ def test_it_stops_by_itself_at_the_documented_tolerance():
     assert falls[-1] <= 1e-4
     early = solve_alternating(objective, max_iter=5000, tol=1e-2)
     assert len(early.objective) < len(default.objective)
+
+
+def test_data_near_the_largest_numbers_are_solved_without_a_warning():
+    rng = np.random.default_rng(0)
+    X = 1e84 * rng.standard_normal((60, 6))
+    selector = SemFS(3, solver="alternating")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        selector.fit(X, np.arange(60) % 3)
+    assert np.isfinite(selector.scores_).all()

@@ -258,3 +258,10 @@ def test_columns_of_one_name_are_refused_in_dask():
     frame = pandas.DataFrame(X[:, :3], columns=["a", "b", "a"]).assign(kind=y)
     with pytest.raises(ValueError, match="several columns of the same name: 'a'"):
         SemFS(2).fit(dataframe.from_pandas(frame, npartitions=2), "kind")
+
+
+def test_attributes_out_of_the_range_of_float32_samples_are_refused():
+    X, y, A = make_problem()
+    SemFS(2, attributes=1e-40 * A).fit(X.astype(np.float64), y)
+    with pytest.raises(ValueError, match=r"attributes go up to \S+e-\d+\. Rescale"):
+        SemFS(2, attributes=1e-40 * A).fit(X.astype(np.float32), y)

@@ -14,7 +14,8 @@ LARGEST = 1e100
 #: The same for products of X and the attributes: B = X'A enters the gains squared.
 LARGEST_PRODUCT = 1e140
 #: float32 data beyond this, or below its inverse, are taken as float64: sums of their squares
-#: leave the range of float32 (3e38).
+#: leave the range of float32 (3e38). Attributes of float32 data have the same range: their
+#: products with X are float32.
 LARGEST_FLOAT32 = 1e15
 #: What to do about numbers of unusual size.
 RESCALE = "Rescale X and the attributes, for example to unit variance: squares lose digits."
@@ -41,8 +42,7 @@ def range_checked_moments(
 def check_range(moments: Moments) -> None:
     """Raise if numbers of X are so large or small that their squares lose digits."""
     size = _largest_number(moments)
-    single = moments.eps > np.finfo(np.float64).eps
-    limit = LARGEST_FLOAT32 if single else LARGEST
+    limit = _limit(moments)
     if size and not 1.0 / limit < size < limit:
         raise ValueError(f"X has numbers as large as {size:.0e}. {RESCALE}")
 
@@ -52,7 +52,8 @@ def check_range_of_attributes(moments: Moments, attributes: Float64) -> None:
     largest = float(np.abs(attributes).max())
     if not largest:
         return
-    if not 1.0 / LARGEST < largest < LARGEST:
+    limit = _limit(moments)
+    if not 1.0 / limit < largest < limit:
         raise ValueError(f"attributes go up to {largest:.0e}. {RESCALE}")
     # all numbers of X may be zero
     size = _largest_number(moments) or 1.0
@@ -63,6 +64,12 @@ def check_range_of_attributes(moments: Moments, attributes: Float64) -> None:
                 f"X has numbers as large as {size:.0e} and attributes go up to {largest:.0e}. "
                 f"{RESCALE}"
             )
+
+
+def _limit(moments: Moments) -> float:
+    """The largest number of ordinary size, in the precision of the samples."""
+    is_single = moments.eps > np.finfo(np.float64).eps
+    return LARGEST_FLOAT32 if is_single else LARGEST
 
 
 def _fits_float32(moments: Moments) -> bool:
