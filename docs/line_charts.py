@@ -229,11 +229,14 @@ def _legend(
     width: int,
 ) -> tuple[list[str], int]:
     """Lines of the legend with as many names as fit, and where it ends."""
-    parts, x, y = [], 24.0, float(top)
+    parts = []
+    x = 24.0
+    y = float(top)
     for name in names:
         length = 62 + 7.8 * len(name)
         if x + length > width and x > 24:
-            x, y = 24.0, y + 26
+            x = 24.0
+            y += 26
         color, shape, dash = style[name]
         parts.append(_path([(x, y), (x + 34, y)], color, dash))
         parts.append(mark(x + 17, y, color, shape))
@@ -256,7 +259,8 @@ def interval_chart(title: str, axis: str, groups: Mapping[str, Mapping[str, Poin
     points = [group[name][0] for group in groups.values() for name in group]
     ends = [end for value, _, half in points for end in (value - half, value + half, 0.0)]
     ticks, limits = _ticks(Axis(axis), ends)
-    width, top = 720, 24
+    width = 720
+    top = 24
     to_x = _scale(limits, (NAMES, width - 30), False)
     heights = [14 + 18 * len(group) for group in groups.values()]
     bottom = top + sum(heights)
