@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -212,10 +212,16 @@ FILL_GAPS = (
 )
 
 
-def check_all_finite(X: Matrix, names: Sequence[object] | None = None, what: str = "X") -> None:
+def check_all_finite(
+    X: Matrix,
+    names: Sequence[object] | None = None,
+    what: str = "X",
+    row_numbers: Indices | None = None,
+) -> NoReturn:
     """Raise scikit-learn's error for NaN or infinity in X, with the place, or an overflow.
 
-    Call it when something is known to be wrong: it raises in any case.
+    Call it when something is known to be wrong: it raises in any case. ``row_numbers`` (n,)
+    are those that the user knows, if X has some of the rows only.
     """
     options: dict[str, Any] = {
         "accept_sparse": True,
@@ -235,7 +241,7 @@ def check_all_finite(X: Matrix, names: Sequence[object] | None = None, what: str
         columns = getattr(X, "columns", names)
         counts = np.bincount(found.coords[1][wrong], minlength=found.shape[1])
         message = (
-            f"{first_line} First such value: {_place(X, row, column, names)}."
+            f"{first_line} First such value: {_place(X, row, column, names, row_numbers)}."
             f"{_affected_columns(counts, columns)} {FILL_GAPS}"
         )
         raise ValueError(message) from error
@@ -271,14 +277,22 @@ def _affected_columns(counts: Indices, names: Sequence[object] | None) -> str:
     return f" In all {counts.sum()} in {number}: {listed(shown, MOST_COLUMNS)}."
 
 
-def _place(X: Matrix, row: int, column: int, names: Sequence[object] | None) -> str:
+def _place(
+    X: Matrix,
+    row: int,
+    column: int,
+    names: Sequence[object] | None,
+    row_numbers: Indices | None,
+) -> str:
     """Name a place in X, by the labels of a data frame where it has some."""
     names = getattr(X, "columns", names)
     # a list has a method of that name
     labels = getattr(X, "index", None) if hasattr(X, "columns") else None
     column_text = str(column) if names is None else f"{column} ({names[column]!r})"
     row_text = str(row)
-    if labels is None:
+    if row_numbers is not None:
+        row_text = str(row_numbers[row])
+    elif labels is None:
         row_text += " of the rows in use"  # those without a label may have been left out
     elif labels[row] != row:
         row_text += f" ({str(labels[row])!r})"

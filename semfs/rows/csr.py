@@ -1,7 +1,9 @@
 """A sparse matrix stored by rows (CSR), read in parts.
 
-A part is a range of rows of about ``plan.part_bytes`` bytes. Threads decompress parts and
-compute with them; results are combined in the order of the rows.
+A part is a range of rows that takes about ``plan.part_bytes`` bytes once it is unpacked. Every
+method reads all parts once: threads unpack them and compute with them, and results are combined
+in the order of the rows. Row numbers count from ``start``, the first row of the reader that
+belongs to the source.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 
 from semfs.arrays import draw_rows
 from semfs.io.sparse import SparseReader
@@ -18,39 +21,23 @@ from semfs.labels import Labels
 from semfs.progress import Progress
 from semfs.rows.blocks import BlockSource, named_rows, stacked
 from semfs.rows.memory import N_SAMPLED_SPARSE
-from semfs.rows.sums import (
-    Accumulator,
-    SampledRows,
-    csr_products,
-    sparse_class_sums,
-    used_mask,
-)
-from semfs.rows.threads import map_ahead, n_threads
+from semfs.rows.parts import part_threads, sparse_accumulator
+from semfs.rows.sums import Accumulator, csr_products, sparse_class_sums, used_mask
+from semfs.rows.threads import map_ahead
 from semfs.validation import check_all_finite
 
 if TYPE_CHECKING:
-    from semfs._typing import Float64, Floats, Indices, Sparse
+    from semfs._typing import Float64, Floats, Indices, Mask, Sparse
     from semfs.rows.source import ClusterModel
 
 Result = TypeVar("Result")
 
-# Threads that decompress parts and sum them up. Decompression releases the interpreter's lock,
-# and a third thread fills the time in which others wait for the disk or the lock (measured on
-# two processors); more than five only take memory.
-MIN_PART_THREADS = 3
-MAX_PART_THREADS = 5
-
-
-def part_threads() -> int:
-    """Return the number of threads that work on parts of a sparse matrix."""
-    return min(max(n_threads(), MIN_PART_THREADS), MAX_PART_THREADS)
-
 
 @dataclass(frozen=True, eq=False)
 class StreamedCSR(BlockSource):
-    """Samples of a sparse matrix stored by rows; make it with `open_blocks`."""
+    """Samples of a sparse matrix stored by rows; `open_blocks` returns one for such data."""
 
-    reader: SparseReader
+    reader: SparseReader  # of `BlockSource`, but known to be sparse
 
     def accumulate(
         self,
@@ -59,35 +46,39 @@ class StreamedCSR(BlockSource):
         precise: bool,
         n_sampled: int = N_SAMPLED_SPARSE,
     ) -> Accumulator:
-        """Return the sums over all samples, and ``n_sampled`` of the samples themselves.
+        """Return sums over all samples, and at most ``n_sampled`` samples drawn at random.
 
-        ``matrix``: also form the d × d scatter matrix, whose products ``precise`` takes in
-        float64. Then blocks are dense, and no samples are kept: nothing is read again.
+        ``matrix``: also form the d × d scatter matrix. The samples serve to predict which of
+        its columns are needed, so that none are kept beside the whole of it. Sums of sparse
+        samples are in float64 anyway, so that ``precise`` changes nothing.
         """
         if matrix:
             return self.accumulate_blocks(matrix=True, precise=precise)
         labels = self._labels()
         n_classes = len(labels.classes)
+        # ascending row numbers of samples with a class and a weight
         sampled = draw_rows(used_mask(labels.codes, self.weights), n_sampled)
 
-        def sum_up(rows: slice, X: Sparse) -> tuple[Float64, Float64, Sparse]:
-            # samples without a class must not enter sums, even as NaN
-            used_X, codes, weights = self._used(rows, X)
-            sums, squares = sparse_class_sums(used_X, codes, n_classes, weights)
-            # the squares are finite only if all values are
-            if not np.isfinite(squares).all():
-                with named_rows(rows):
-                    check_all_finite(used_X)
-            return sums, squares, X[_inside(rows, sampled)]
+        def sum_up(part: slice, X: Sparse) -> tuple[Float64, Float64, Sparse]:
+            used = self._used(part)
+            used_X, codes, weights = self._of_used(part, X, used)
+            # (C, d) and (d,)
+            part_sums, part_squares = sparse_class_sums(used_X, codes, n_classes, weights)
+            # a value that is not finite, or whose square overflows, is in the squares, too
+            if not np.isfinite(part_squares).all():
+                first = self.start + part.start
+                check_all_finite(used_X, row_numbers=first + np.flatnonzero(used))
+            # row numbers count all rows of the part, used or not
+            return part_sums, part_squares, X[_rows_in(part, sampled) - part.start]
 
         sums = np.zeros((n_classes, self.n_features))
         squares = np.zeros(self.n_features)
-        pieces: list[Sparse] = []
-        for part_sums, part_squares, piece in self._map_parts("class means", sum_up):
+        drawn: list[Sparse] = []
+        for part_sums, part_squares, part_drawn in self._map_parts("class means", sum_up):
             sums += part_sums
             squares += part_squares
-            pieces.append(piece)
-        sample = stacked(pieces, self.n_features)
+            drawn.append(part_drawn)
+        sample = self._stacked(drawn)
         return sparse_accumulator(self, labels, sums, squares, sampled, sample)
 
     def gram_columns(
@@ -99,130 +90,130 @@ class StreamedCSR(BlockSource):
         far: bool,
         precise: bool,
     ) -> Float64:
-        """Return the columns (d, b) with these b numbers of the scatter matrix about the mean.
+        """Return ``columns`` (d, b) of the scatter matrix about ``mean`` (d,), in float64.
 
         ``far``: some means are large against the spread of their features, so that products
-        need float64, as with ``precise``; otherwise products of a part are in the precision of
-        the file (float32 or float64) and are added up in float64. ``total``, the weight of all
-        samples, is part of the common signature: a range of a file has its own (`_total`).
+        need float64, as with ``precise``; otherwise those of a part are in the precision of
+        the reader, and are added up in float64.
+
+        ``total`` is not used. On a cluster this source is a range of the rows, and ``mean``
+        that of all of them: with its own weight in place of the total, what all ranges return
+        adds up to the columns of the scatter matrix.
         """
-        dtype = np.dtype(np.float64) if far or precise else self.reader.dtype
+        product_dtype = np.dtype(np.float64) if far or precise else self.reader.dtype
 
-        def multiply(rows: slice, X: Sparse) -> Float64:
-            X, _, weights = self._used(rows, X)
-            return csr_products(X, columns, weights, dtype)
+        def multiply(part: slice, X: Sparse) -> Float64:
+            used_X, _, weights = self._of_used(part, X, self._used(part))
+            return csr_products(used_X, columns, weights, product_dtype)
 
-        # The scatter is X'W X_b − total · mean mean_b', W the weights and X_b the columns asked
-        # for. Here is the second term; the first is added part by part.
+        # X'WZ − total · m z' with the columns Z of X, their means z, and W = diag(weights).
+        # Start with the second term, then add the first part by part.
         out = -self._total() * np.outer(mean, mean[columns])
-        # parts are added up in order, so that every run gives the same digits
         for products in self._map_parts(f"{len(columns)} Gram columns", multiply):
             out += products
         return out
 
     def rows_at(self, rows: Indices) -> Sparse:
-        """Return samples by their row numbers, which ascend."""
+        """Return the samples at ``rows`` (r,): row numbers, ascending."""
 
         def pick(part: slice, X: Sparse) -> Sparse:
-            return X[_inside(part, rows)]
+            return X[_rows_in(part, rows) - part.start]
 
-        return stacked(list(self._map_parts("a sample", pick)), self.n_features)
+        return self._stacked(list(self._map_parts("a sample", pick, rows)))
 
     def clusters_at(
         self, rows: Indices, model: ClusterModel, batches: Indices | None = None
     ) -> Indices:
-        """Return the cluster of each sample at ``rows``, which ascend.
+        """Return the cluster (r,) of each sample at ``rows`` (r,): row numbers, ascending.
 
-        ``batches``, if given, holds the batch (donor, plate …) of each of these samples.
+        ``batches`` (r,), if given, are the codes of the batches (donor, plate) of these
+        samples. Samples far from all clusters get LEFT_OUT.
         """
 
         def assign(part: slice, X: Sparse) -> Indices:
-            first, last = np.searchsorted(rows, [part.start, part.stop])
-            if first == last:
-                return np.zeros(0, dtype=np.intp)
-            chosen = X[rows[first:last] - part.start]
-            return model.assign(chosen, None if batches is None else batches[first:last])
+            chosen = X[_rows_in(part, rows) - part.start]
+            if batches is None:
+                return model.assign(chosen)
+            return model.assign(chosen, batches[_places_in(part, rows)])
 
-        found = list(self._map_parts("clusters", assign))
-        return np.concatenate([np.zeros(0, dtype=np.intp), *found])
+        found = list(self._map_parts("clusters", assign, rows))
+        return np.concatenate(found) if found else np.zeros(0, dtype=np.intp)
 
     def _map_parts(
-        self, title: str, work: Callable[[slice, Sparse], Result]
+        self,
+        title: str,
+        work: Callable[[slice, Sparse], Result],
+        rows: Indices | None = None,
     ) -> Iterator[Result]:
-        """Yield work(row numbers, X) of all parts in order, computed in threads."""
-        n_rows = self.n_rows or 0
-        stop = self.start + n_rows
-        ranges = self.reader.ranges(self.start, stop, self.plan.part_bytes)
+        """Yield work(part, X) of the parts, computed in threads.
 
-        def read_and_work(bounds: tuple[int, int]) -> tuple[int, Result]:
-            first, last = bounds
-            X = self.preprocessing.apply(self.reader.part(first, last))
-            rows = slice(first - self.start, last - self.start)
-            return last - first, work(rows, X)
+        ``part`` is a slice of row numbers and X (r, d) all of its samples, preprocessed.
+        Results are in the order of the parts, so that sums of them have the same digits in
+        every run. ``title`` is shown with the progress. With ``rows``, ascending row numbers,
+        only parts that have some of them are read.
+        """
+        assert self.n_rows is not None  # a file of CSR has one entry of indptr per row
+        ranges = self.reader.ranges(self.start, self.start + self.n_rows, self.plan.part_bytes)
+        # ranges count rows of the reader, parts those of the source
+        parts = (slice(start - self.start, stop - self.start) for start, stop in ranges)
+        if rows is not None:
+            parts = (part for part in parts if len(_rows_in(part, rows)))
 
-        with Progress(title, n_rows, self.verbose, unit="rows") as progress:
-            for n_done, result in map_ahead(read_and_work, ranges, part_threads()):
+        def read_and_work(part: slice) -> tuple[int, Result]:
+            in_reader = slice(self.start + part.start, self.start + part.stop)
+            X = self.reader.part(in_reader.start, in_reader.stop)
+            with named_rows(in_reader):
+                X = self.preprocessing.apply(X)
+            return part.stop, work(part, X)
+
+        with Progress(title, self.n_rows, self.verbose, unit="rows") as progress:
+            n_done = 0
+            for stop, result in map_ahead(read_and_work, parts, part_threads()):
                 yield result
-                progress.step("", n_done)
+                progress.step("", stop - n_done)
+                n_done = stop
 
-    def _used(self, rows: slice, X: Sparse) -> tuple[Sparse, Indices, Floats | None]:
-        """Return the samples of a part that are used, their codes and weights."""
-        codes = self._labels().codes[rows]
-        weights = None if self.weights is None else self.weights[rows]
-        used = used_mask(codes, weights)
+    def _stacked(self, parts: list[Sparse]) -> Sparse:
+        """Return samples (r, d) of parts, one below the other; sparse also if there are none."""
+        if parts:
+            return stacked(parts, self.n_features)
+        return sp.csr_array((0, self.n_features), dtype=self.reader.dtype)
+
+    def _used(self, part: slice) -> Mask:
+        """Return which samples (r,) of a part have a class, and a weight above zero."""
+        weights = None if self.weights is None else self.weights[part]
+        return used_mask(self._labels().codes[part], weights)
+
+    def _of_used(
+        self, part: slice, X: Sparse, used: Mask
+    ) -> tuple[Sparse, Indices, Floats | None]:
+        """Return the samples (r', d) of a part that are used, their codes and weights (r',).
+
+        The others must not enter sums even with a weight of zero: zero times NaN is NaN.
+        """
+        codes = self._labels().codes[part]
+        weights = None if self.weights is None else self.weights[part]
         # most parts are used whole, and need no copy
         if used.all():
             return X, codes, weights
         return X[used], codes[used], None if weights is None else weights[used]
 
     def _labels(self) -> Labels:
-        assert self.labels is not None  # labels of a file are read when it is opened
+        assert self.labels is not None  # they come with the source, not with its blocks
         return self.labels
 
     def _total(self) -> float:
-        """Return the weight of the samples that are used."""
+        """Return the weight of the samples of this source that are used; without weights 1 each."""
         used = used_mask(self._labels().codes, self.weights)
         return float(used.sum() if self.weights is None else self.weights[used].sum())
 
 
-def sparse_accumulator(
-    source: BlockSource,
-    labels: Labels,
-    sums: Float64,
-    squares: Float64,
-    sampled: Indices,
-    sample: Sparse,
-) -> Accumulator:
-    """Return class sums (C, d) and squares (d,) of a sparse source as an accumulator.
-
-    ``sample`` are the samples at the rows ``sampled``; their weights are raised so that each
-    class weighs as much as all its samples do.
-    """
-    codes = labels.codes
-    weights = source.weights
-    used = used_mask(codes, weights)
-    n_classes = len(labels.classes)
-    used_weights = None if weights is None else weights[used]
-    counts = np.bincount(codes[used], used_weights, n_classes).astype(np.float64)
-    out = Accumulator(source.n_features, matrix=False)
-    # sums are in float64, but values have the rounding errors of their file
-    out.eps = source.eps
-    out.sparse = True
-    out.n_unlabeled = labels.n_unlabeled
-    out.add_sums(labels.classes, counts, sums, squares)
-    if not len(sampled):
-        return out
-    sampled_codes = codes[sampled]
-    sampled_weights = np.ones(len(sampled)) if weights is None else weights[sampled]
-    sampled_counts = np.bincount(sampled_codes, sampled_weights, n_classes)
-    # classes that were drawn less often weigh more
-    raised = counts / np.where(sampled_counts > 0.0, sampled_counts, 1.0)
-    rows = SampledRows(sample, sampled_codes, sampled_weights * raised[sampled_codes])
-    out.add_sample(rows, labels.classes)
-    return out
+def _places_in(part: slice, rows: Indices) -> slice:
+    """Return where those of the ascending row numbers are that lie in a part."""
+    first, stop = np.searchsorted(rows, [part.start, part.stop])
+    return slice(first, stop)
 
 
-def _inside(part: slice, rows: Indices) -> Indices:
-    """Return which of the ascending row numbers are in a part, counted from its start."""
-    first, last = np.searchsorted(rows, [part.start, part.stop])
-    return rows[first:last] - part.start
+def _rows_in(part: slice, rows: Indices) -> Indices:
+    """Return those of the ascending row numbers that lie in a part."""
+    return rows[_places_in(part, rows)]

@@ -13,6 +13,9 @@ PRODUCT_BLOCKS = 2
 # A part of a sparse matrix has so many times the bytes of a dense block: it is unpacked by
 # one thread, and short parts would leave threads waiting.
 PART_BLOCKS = 4
+# At most so many parts are in memory at once, one for each thread that unpacks them; with more
+# of them a pass takes as long.
+MAX_PARTS_AT_ONCE = 5
 # With more features per pass than this, X'X takes longer than reading the data once more
 # (measured on files of 10⁵ × 4,096 and 10⁶ × 784).
 FEATURES_PER_PASS = 128
@@ -44,8 +47,9 @@ class ReadPlan:
 
     @property
     def part_bytes(self) -> int:
-        """Bytes of a part of a sparse matrix."""
-        return PART_BLOCKS * self.block_bytes
+        """Bytes of a part of a sparse matrix, so few that all parts at once fit into memory."""
+        room = max(self.memory // MAX_PARTS_AT_ONCE, MIN_BLOCK_BYTES)
+        return min(PART_BLOCKS * self.block_bytes, room)
 
     def rows_per_block(
         self,

@@ -127,9 +127,10 @@ def sparse_class_sums(
         squares = np.zeros(d)
         for rows, part in csr_batches(X):
             per_row = np.diff(part.indptr)
-            data = part.data
+            # Sums of many float32 values lose digits that no shift of the origin saves here.
+            data = part.data.astype(np.float64, copy=False)
             if weights is not None:
-                data = data * np.repeat(weights[rows].astype(X.dtype), per_row)
+                data = data * np.repeat(weights[rows], per_row)
             classes = np.repeat(codes[rows].astype(np.int32, copy=False), per_row)
             # values in one place of a COO matrix add up
             places = (classes, part.indices)
@@ -138,7 +139,7 @@ def sparse_class_sums(
         return sums, squares
 
 
-def _csr_squares(X: Sparse, weighted: Floats) -> Float64:
+def _csr_squares(X: Sparse, weighted: Float64) -> Float64:
     """Return the sums over columns (d,) of CSR values times their ``weighted`` ones."""
     d = X.shape[1]
     squares = np.zeros(d)
