@@ -10,9 +10,10 @@ of the experiment "scaling" need an idle machine and are taken by ``--scaling`` 
     python benchmarks/bench_reproduce.py --data DATA --run OTHER --check
     python benchmarks/bench_reproduce.py --small    # the bundled cells, nothing written
 
-Results of runs are merged: what this run has computed replaces what the file holds of the
-same experiment, data set, split, method and setting; other rows stay. ``parts`` of the file
-says which run each row is from. ``--check`` computes some of the stored rows again, in a run
+Jobs whose rows the file holds are not run again, so the command continues where an earlier
+one ended, also in a new run directory; ``--again METHOD`` computes those of a method again.
+What a run has computed replaces what the file holds of the same experiment, data set, split,
+method and setting; other rows stay. ``parts`` of the file says which run each row is from. ``--check`` computes some of the stored rows again, in a run
 directory of its own, and records by how much they differ.
 """
 
@@ -23,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ from record import read_results, write_results
 
 from semfs.lab import Store
 from semfs.lab.paper import EXPERIMENTS, Study, reproduce
-from semfs.lab.plan import Experiment
+from semfs.lab.plan import ORACLE, Experiment
+from semfs.lab.store import Job
 
 PLAN = tomllib.loads(Path(__file__).with_name("reproduce.toml").read_text("utf-8"))
 COMMAND = "python benchmarks/bench_reproduce.py --data DATA --run RUN"
@@ -90,8 +92,25 @@ def experiment_of(stage: Mapping[str, Any]) -> Experiment:
     )
 
 
-def run_stages(data: Path, run: Path, n_jobs: int) -> None:
-    """Run or continue all stages."""
+def run_stages(
+    data: Path,
+    run: Path,
+    n_jobs: int,
+    old: Mapping[str, Any],
+    again: Container[str] = (),
+) -> None:
+    """Run or continue all stages, but for jobs whose rows ``old`` holds.
+
+    Jobs of the methods ``again`` are run although it holds them.
+    """
+    known = {(*_identity(row), row["k"]) for row in old.get("rows", ())}
+
+    def is_known(job: Job) -> bool:
+        # A grid that was exported before it was finished looks like a whole one.
+        if job.label.endswith(ORACLE) or job.method in again:
+            return False
+        return all((*_identity_of_job(job), k) in known for k in PLAN["ks"])
+
     for number, stage in enumerate(PLAN["stages"], start=1):
         print(f"stage {number} of {len(PLAN['stages'])}: {stage}", flush=True)
         study = Study(
@@ -101,7 +120,7 @@ def run_stages(data: Path, run: Path, n_jobs: int) -> None:
             splits=stage["splits"],
             ks=tuple(PLAN["ks"]),
         )
-        done = reproduce(study, run, n_jobs=n_jobs, command=COMMAND)
+        done = reproduce(study, run, n_jobs=n_jobs, command=COMMAND, is_known=is_known)
         print(f"{done.n_computed} computed, {len(done.failures)} failed", flush=True)
         for job, error in done.failures:
             print(job.method, job.dataset, job.split, error.splitlines()[0], flush=True)
@@ -176,6 +195,11 @@ def _identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return (*place, *(row.get(name) for name in (*VARIED, "draw")))
 
 
+def _identity_of_job(job: Job) -> tuple[Any, ...]:
+    """What the rows of a job are about, as `_identity` says it of a row."""
+    return _identity(_described(job.columns))
+
+
 def checked(old: Mapping[str, Any], data: Path, run: Path) -> dict[str, Any]:
     """Compute some of the stored rows again, with the code as it is, and compare."""
     prepare_data(data, run / "data")
@@ -209,26 +233,32 @@ def checked(old: Mapping[str, Any], data: Path, run: Path) -> dict[str, Any]:
     }
 
 
-def _kept(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the store, as the page needs it."""
-    kept = {
+def _described(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a row of the store is about: its job and what the experiment varies."""
+    params = row["params"]
+    described = {
         "experiment": row["experiment"],
         "dataset": row["dataset"],
         "split": row["split"],
         "method": row["label"],
-        "k": row["k"],
     }
+    described |= {name: params[name] for name in VARIED if name in params}
+    if params.get("ratio", 1.0) < 1.0:
+        described["draw"] = row["seed"]
+    return described
+
+
+def _kept(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the store, as the page needs it."""
+    kept = _described(row) | {"k": row["k"]}
     for name in ("acc", "nmi"):
         if row[name] is not None:
             kept[name] = round(row[name], DIGITS)
-    params = row["params"]
-    kept |= {name: params[name] for name in VARIED if name in params}
-    if params.get("ratio", 1.0) < 1.0:
-        kept["draw"] = row["seed"]
     seconds = row["extra"].get("cpu_seconds", row["seconds"])
     if row["experiment"] == "scaling":
         seconds = row["seconds"]
     kept["seconds"] = round(seconds, DIGITS)
+    params = row["params"]
     for name in ("max_rows", "max_samples", "batch_size"):
         if name in params:
             kept[name] = params[name]
@@ -243,6 +273,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder of data sets")
     parser.add_argument("--run", type=Path, help="run directory; continued if it exists")
     parser.add_argument("--jobs", type=int, default=1, help="worker processes")
+    parser.add_argument(
+        "--again", nargs="+", default=(), metavar="METHOD", help="methods to compute again"
+    )
     parser.add_argument("--scaling", action="store_true", help="the times on made data only")
     parser.add_argument("--export", action="store_true", help="write what is finished")
     parser.add_argument("--check", action="store_true", help="compute stored rows again")
@@ -272,7 +305,7 @@ def main() -> None:
     elif needs_data:
         data = options.run / "data"
         prepare_data(options.data, data)
-        run_stages(data, options.run, options.jobs)
+        run_stages(data, options.run, options.jobs, old, options.again)
     if not options.scaling:
         print(write_results("reproduce", merged(old, exported(options.run)), COMMAND))
         # The page and its figures show these rows.

@@ -5,8 +5,10 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from claim_rows import made_rows
+from problems import make_described_problem
 
 from semfs.lab.claims import comparisons, measured
 
@@ -210,3 +212,41 @@ def test_every_stored_row_names_its_part_and_every_part_is_counted():
     assert set(parts) == set(range(len(found["parts"])))
     for number, part in enumerate(found["parts"]):
         assert part.get("rows", len(parts)) == parts.count(number)
+
+
+def test_jobs_whose_rows_are_stored_are_not_run_again(tmp_path, capsys, monkeypatch):
+    bench = load_module("bench_reproduce", "benchmarks")
+    stages = [
+        {"experiment": "clustering", "methods": ["variance", "semfs"]},
+        {"experiment": "attributes-vs-labels", "methods": ["semfs"]},
+        {
+            "experiment": "labeled-ratio",
+            "methods": ["variance"],
+            "settings": [{"ratio": 0.5}, {"ratio": 1.0}],
+            "draws": 2,
+        },
+    ]
+    names = {"datasets": ["toy"], "splits": 1}
+    plan = {"ks": [2, 3], "stages": [stage | names for stage in stages]}
+    monkeypatch.setattr(bench, "PLAN", plan)
+    X, y, A = make_described_problem(C=8, U=0)
+    classes = [f"class {i}" for i in range(len(A))]
+    np.savez(tmp_path / "toy.npz", X=X, y=y, A=A, classes=classes)
+
+    def numbers_computed(run, old, again=()):
+        bench.run_stages(tmp_path, tmp_path / run, 1, old, again)
+        printed = capsys.readouterr().out
+        return [int(found) for found in re.findall(r"(\d+) computed, 0 failed", printed)]
+
+    assert numbers_computed("first", {}) == [2, 2, 3]
+    found = bench.exported(tmp_path / "first")
+    assert numbers_computed("second", found) == [0, 0, 0]
+    # One of the two draws of a share, and a k of another method, are missing.
+    found["rows"] = [
+        row
+        for row in found["rows"]
+        if row.get("draw") != 1 and (row["method"], row["k"]) != ("SemFS", 3)
+    ]
+    assert numbers_computed("third", found) == [1, 0, 1]
+    found = bench.exported(tmp_path / "first")
+    assert numbers_computed("fourth", found, ["semfs"]) == [1, 2, 0]

@@ -7,7 +7,7 @@ for every k and measure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -96,6 +96,7 @@ def reproduce(
     n_jobs: int | None = None,
     command: str = "",
     verbose: bool = False,
+    is_known: Callable[[Job], bool] | None = None,
 ) -> Summary:
     """Run experiments of the paper into a run directory; continue what is there.
 
@@ -108,6 +109,9 @@ def reproduce(
         See `semfs.lab.run`.
     command : str, optional
         The command that was given, for the report.
+    is_known : callable, optional
+        Gets a job; a job for which it is true is left out, as its results are known from
+        elsewhere.
     """
     if Path(run_folder).is_file():
         raise ValueError(f"{run_folder} is a file; a folder for the results was expected.")
@@ -131,6 +135,8 @@ def reproduce(
         jobs, left_out = plan(experiments, runner, study.methods)
         if not jobs:
             raise ValueError(_nothing_to_run(experiments, left_out))
+        if is_known is not None:
+            jobs = [job for job in jobs if not is_known(job)]
         notes = _notes(study, loaders) + left_out
         _store_facts(store, command, notes)
         summary = Summary(notes=notes)
