@@ -13,8 +13,9 @@ of the experiment "scaling" need an idle machine and are taken by ``--scaling`` 
 Jobs whose rows the file holds are not run again, so the command continues where an earlier
 one ended, also in a new run directory; ``--again METHOD`` computes those of a method again.
 What a run has computed replaces what the file holds of the same experiment, data set, split,
-method and setting; other rows stay. ``parts`` of the file says which run each row is from. ``--check`` computes some of the stored rows again, in a run
-directory of its own, and records by how much they differ.
+method and setting; other rows stay. ``parts`` of the file says which run each row is from.
+``--check`` computes some of the stored rows again, in a run directory of its own, and records
+by how much they differ.
 """
 
 from __future__ import annotations

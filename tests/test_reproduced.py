@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from claim_rows import made_rows
-from problems import make_described_problem
 
+from problems import make_described_problem
 from semfs.lab.claims import comparisons, measured
 
 ROOT = Path(__file__).parents[1]

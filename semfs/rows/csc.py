@@ -20,8 +20,8 @@ from semfs.io.sparse import SparseReader
 from semfs.labels import Labels
 from semfs.progress import Progress
 from semfs.rows.blocks import BlockSource
-from semfs.rows.parts import part_threads, sparse_accumulator
 from semfs.rows.memory import N_SAMPLED_SPARSE
+from semfs.rows.parts import part_threads, sparse_accumulator
 from semfs.rows.sums import Accumulator, csr_batches, sparse_class_sums, used_mask
 from semfs.rows.threads import map_ahead
 from semfs.validation import check_all_finite

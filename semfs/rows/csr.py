@@ -174,7 +174,7 @@ class StreamedCSR(BlockSource):
                 n_done = stop
 
     def _stacked(self, parts: list[Sparse]) -> Sparse:
-        """Return samples (r, d) of parts, one below the other; sparse also if there are none."""
+        """Return samples (r, d) of parts, one below the other; sparse even if none."""
         if parts:
             return stacked(parts, self.n_features)
         return sp.csr_array((0, self.n_features), dtype=self.reader.dtype)
@@ -203,7 +203,7 @@ class StreamedCSR(BlockSource):
         return self.labels
 
     def _total(self) -> float:
-        """Return the weight of the samples of this source that are used; without weights 1 each."""
+        """Return the weight of the samples that are used; without weights 1 each."""
         used = used_mask(self._labels().codes, self.weights)
         return float(used.sum() if self.weights is None else self.weights[used].sum())
 

@@ -1,4 +1,4 @@
-"""What sources of sparse matrices share: threads that unpack parts, and the sums of all parts."""
+"""What sources of sparse matrices share: threads that unpack parts, and sums over parts."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 import gzip
 import pickle
-import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
