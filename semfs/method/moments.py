@@ -323,8 +323,9 @@ class Moments:
         if subset is None:
             return None
         E, codes, weights = subset
+        means = self.means[:, features]
         for rows in batches(len(E), ESTIMATE_ROWS):
-            E[rows] -= self.means[codes[rows, None], features]
+            E[rows] -= means[codes[rows]]
         if weights is not None:
             # Relative weights: the factor total / n_subset below restores the size.
             mean_weight = weights.mean() or 1.0

@@ -6,7 +6,6 @@ matters. Where no samples are at hand (sums, files), Gaussian ones are simulated
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -15,8 +14,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from semfs._typing import Float64, Indices, Mask, Matrix
-from semfs.arrays import batches
 from semfs.rows import MemoryRows
+from semfs.rows.threads import in_threads
 
 #: Samples of each class that are kept for calibration, at most.
 SAMPLES_PER_CLASS = 20
@@ -25,6 +24,8 @@ SAMPLES_PER_CLASS = 20
 MOST_SAMPLES = 3000
 #: Rows of a block of samples that are hashed at once.
 ROWS_AT_ONCE = 8192
+#: To hash a number takes as long as to add up this many: it is alone in its cache line.
+SUMS_PER_HASH = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +47,9 @@ class CalibrationSample:
         weights = np.ones(len(rows.codes))
         if rows.weights is not None:
             weights = np.asarray(rows.weights, dtype=np.float64)
-        hashes = [_hashes(_part(rows.X, part, features)) for part in _parts(len(weights))]
         used = np.flatnonzero(weights > 0)
         codes = rows.codes[used]
-        key = np.concatenate(hashes)[used]
+        key = _row_hashes(rows.X, features)[used]
         order = np.lexsort((key, codes))
         is_first = np.ones(len(order), dtype=bool)
         is_first[1:] = (np.diff(codes[order]) != 0) | (np.diff(key[order]) != 0)
@@ -94,9 +94,19 @@ def samples_per_class(n_classes: int) -> int:
     return max(2, min(SAMPLES_PER_CLASS, MOST_SAMPLES // n_classes))
 
 
-def _parts(n: int) -> Iterator[slice]:
-    """Parts of n rows, a few megabytes each when only selected features are taken."""
-    return batches(n, ROWS_AT_ONCE)
+def _row_hashes(X: Matrix, features: Indices) -> npt.NDArray[np.uint64]:
+    """A pseudo-random number (n,) of each row of X (n, d), by its values of some features."""
+    n = X.shape[0]
+    found = np.empty(n, dtype=np.uint64)
+
+    def fill(rows: slice) -> None:
+        # a few megabytes at once, as only some features are taken
+        for start in range(rows.start, rows.stop, ROWS_AT_ONCE):
+            part = slice(start, min(start + ROWS_AT_ONCE, rows.stop))
+            found[part] = _hashes(_part(X, part, features))
+
+    in_threads(fill, n, SUMS_PER_HASH * n * len(features))
+    return found
 
 
 def _part(X: Matrix, rows: slice | Indices, features: Indices) -> Float64:
