@@ -122,7 +122,7 @@ def semfs(unlabeled: bool = False, constants: Mapping[str, float] | None = None)
             X_unlabeled = split.Xu if unlabeled else None
             if not constants:
                 return selector.fit(split.X, split.y, X_unlabeled=X_unlabeled).order_
-            with patch.multiple("semfs.selectors.knowledge", **constants):
+            with patch.multiple("semfs.selectors.unlabeled_classes", **constants):
                 return selector.fit(split.X, split.y, X_unlabeled=X_unlabeled).order_
 
         return method

@@ -60,9 +60,9 @@ class StreamedCSR(BlockSource):
         sampled = draw_rows(used_mask(labels.codes, self.weights), n_sampled)
 
         def sum_up(part: slice, X: Sparse) -> tuple[Float64, Float64, Sparse]:
+            """Class sums (C, d) and sums of squares (d,) of a part, and what was drawn of it."""
             used = self._used(part)
             used_X, codes, weights = self._of_used(part, X, used)
-            # (C, d) and (d,)
             part_sums, part_squares = sparse_class_sums(used_X, codes, n_classes, weights)
             # a value that is not finite, or whose square overflows, is in the squares, too
             if not np.isfinite(part_squares).all():

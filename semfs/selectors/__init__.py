@@ -7,8 +7,10 @@ In the order of a fit:
 - ``semfs``, ``semfs_cv``, ``folds``: the two selectors, and the search on held-out classes
 - ``inputs``: what a user handed over, understood once
 - ``problem``: what is optimized, made of ``parameters``, ``candidates``, ``seen_objective``,
-  ``knowledge`` and ``clusters`` (what is known besides labeled samples), and ``rules`` of a
-  panel; ``training_checks`` warn of data that are probably not meant
+  ``knowledge`` (what is known besides labeled samples), and ``rules`` of a panel;
+  ``training_checks`` warn of data that are probably not meant
+- ``unlabeled_classes``, ``cluster_moments``, ``clusters``: unlabeled samples as classes of
+  their own, from the problem they make down to K-means
 - ``solving``, ``outcome``, ``fitted``: the solver, its solution in the user's terms, and
   everything that a fit learned
 - ``selected_columns``, ``question``, ``prediction``, ``together``: samples are asked about, and

@@ -38,7 +38,7 @@ class Outcome:
         center, target_mean = self._centers()
         gram = _gram_among(solution, selected)
         within = problem.objective.within(selected, gram)
-        known = {name.removesuffix("_"): value for name, value in problem.knowledge.items()}
+        knowledge = problem.knowledge
         rows = moments.rows
         batches = None
         batch_offsets = None
@@ -58,6 +58,11 @@ class Outcome:
             class_means=moments.means[:, selected],
             within=within / moments.total,
             table=problem.table,
+            knowledge=knowledge.notes,
+            new_table=knowledge.unseen,
+            target_r2=knowledge.target_r2,
+            n_new_classes=knowledge.unlabeled.n_clusters,
+            unlabeled_labels=knowledge.unlabeled.labels,
             preprocessing=problem.preprocessing,
             feature_names=problem.feature_names,
             normal_equations=self._normal_equations(),
@@ -68,7 +73,6 @@ class Outcome:
             marks=problem.rules.levels.markers(selected),
             batches=batches,
             batch_offsets=batch_offsets,
-            **known,
         )
 
     def _n_selected(self) -> int:

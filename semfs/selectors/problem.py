@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from semfs.rows import Preprocessing
 from semfs.selectors.candidates import Candidates, user_candidates
 from semfs.selectors.inputs.number_range import check_range_of_attributes
 from semfs.selectors.inputs.training_data import TrainingData
-from semfs.selectors.knowledge import further_knowledge
+from semfs.selectors.knowledge import Knowledge, further_knowledge
 from semfs.selectors.parameters import MethodParameters
 from semfs.selectors.rules.class_levels import ClassLevels
 from semfs.selectors.rules.panel_maker import panel_rules
@@ -26,7 +26,6 @@ from semfs.selectors.seen_objective import attribute_targets, seen_objective
 from semfs.selectors.solving import solve
 from semfs.selectors.training_checks import (
     check_two_classes,
-    note_classes_alike,
     warn_of_constant_attributes,
     warn_of_dominant_features,
 )
@@ -43,10 +42,9 @@ class Problem:
     basis: Float64 | None  # (m, r), of the targets
     objective: Objective  # J of the seen classes
     quadratic: Quadratic  # the same, as forward selection sees it
-    further: list[Quadratic]  # J of unseen classes and of clusters of unlabeled samples
     candidates: Candidates
     n_select: int
-    knowledge: dict[str, Any]  # fitted attributes that tell what else is known
+    knowledge: Knowledge  # what else is known, and the problems that makes
     feature_names: Sequence[str] | None
     preprocessing: Preprocessing
     rules: PanelRules
@@ -77,9 +75,7 @@ class Problem:
         # Features that cannot be selected cannot dominate the selection either.
         variances = np.where(candidates.allowed, moments.scatter_diag, 0.0)
         warn_of_dominant_features(variances, feature_names)
-        knowledge, further = further_knowledge(params, objective, table, data.unlabeled)
-        if params.attributes is not None:
-            note_classes_alike(params, table, knowledge["knowledge_"])
+        knowledge = further_knowledge(params, objective, table, data.unlabeled)
         rules = _rules(
             params,
             moments,
@@ -96,7 +92,6 @@ class Problem:
             basis=basis,
             objective=objective,
             quadratic=objective.quadratic(),
-            further=further,
             candidates=candidates,
             n_select=min(k, moments.n_features),
             knowledge=knowledge,
@@ -121,7 +116,7 @@ class Problem:
         return solve(
             self.params,
             self.objective,
-            self.further,
+            self.knowledge.problems,
             self.candidates,
             monitor,
             self.quadratic,
@@ -133,7 +128,7 @@ def _rules(
     params: MethodParameters,
     moments: Moments,
     table: AttributeTable,
-    knowledge: Mapping[str, Any],
+    knowledge: Knowledge,
     candidates: Candidates,
     data: TrainingData,
     names: Sequence[str] | None,
@@ -143,8 +138,7 @@ def _rules(
     if params.min_per_class or params.capacity is not None:
         # Descriptions of unseen classes may have been found of no use; then their predicted
         # means are no ground for demands.
-        note = knowledge["knowledge_"].get("unseen classes", "")
-        unseen = knowledge["new_table_"] if ", used" in note else None
+        unseen = None if knowledge.unseen_problem is None else knowledge.unseen
     levels = ClassLevels.of(moments, data.preprocessing, table, unseen)
     rules = panel_rules(
         params,

@@ -47,12 +47,10 @@ def warn_of_constant_attributes(table: AttributeTable) -> None:
         )
 
 
-def note_classes_alike(
-    params: MethodParameters, table: AttributeTable, notes: dict[str, str]
-) -> None:
-    """Name seen classes that have the same attributes, in ``knowledge_`` or in a warning.
+def classes_alike(params: MethodParameters, table: AttributeTable) -> str:
+    """Return which seen classes have the same attributes, for ``knowledge_``; perhaps none.
 
-    Only their labels can separate them.
+    Only their labels can separate them. If labels are not used, warn instead.
     """
     groups: dict[bytes, list[str]] = {}
     # -0.0 is 0.0
@@ -60,16 +58,15 @@ def note_classes_alike(
         groups.setdefault(values.tobytes(), []).append(str(label))
     alike = [" = ".join(group) for group in groups.values() if len(group) > 1]
     if not alike:
-        return
+        return ""
     if params.label_weight:
-        found = f"{listed(alike)}: separated by their labels only"
-        notes["classes described alike"] = found
-        return
+        return f"{listed(alike)}: separated by their labels only"
     message = (
         f": classes are described alike ({listed(alike)}), so features are not selected to "
         "separate them. Describe them differently, or set label_weight=1."
     )
     warnings.warn(ParameterWarning("attributes", message), stacklevel=6)
+    return ""
 
 
 def warn_of_dominant_features(

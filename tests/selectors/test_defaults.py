@@ -14,7 +14,7 @@ from semfs.method.columns import NearCopies
 from semfs.method.objective import Objective
 from semfs.method.penalty import penalty_unit
 from semfs.rows import open_blocks
-from semfs.selectors.knowledge import EQUAL_SAMPLES, SEEN_FLOOR, _weight_of_seen
+from semfs.selectors.unlabeled_classes import EQUAL_SAMPLES, SEEN_FLOOR, weight_of_seen
 from semfs.validation import ParameterError
 
 # ---- everything off is the method before ------------------------------------------------
@@ -274,9 +274,9 @@ def test_a_limit_of_correlation_that_is_none_is_refused(wrong):
 
 
 def test_seen_classes_keep_a_share_of_the_weight_of_clusters():
-    assert _weight_of_seen(n_samples=10, n_clusters=4) == 1.0
-    assert _weight_of_seen(n_samples=40, n_clusters=4) == EQUAL_SAMPLES * 4 / 40
-    assert _weight_of_seen(n_samples=10_000, n_clusters=4) == SEEN_FLOOR == 0.15
+    assert weight_of_seen(n_samples=10, n_clusters=4) == 1.0
+    assert weight_of_seen(n_samples=40, n_clusters=4) == EQUAL_SAMPLES * 4 / 40
+    assert weight_of_seen(n_samples=10_000, n_clusters=4) == SEEN_FLOOR == 0.15
 
 
 def test_the_number_of_new_classes_may_be_that_of_the_table():

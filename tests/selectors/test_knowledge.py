@@ -14,9 +14,9 @@ from semfs.attributes import AttributeTable
 from semfs.method.class_means import MeanModel
 from semfs.method.objective import Objective
 from semfs.rows import MemoryRows, open_blocks
+from semfs.selectors.cluster_moments import clusters_beyond_memory
 from semfs.selectors.clusters import SampleSizes, cluster_unlabeled
-from semfs.selectors.inputs.unlabeled import UnlabeledStream
-from semfs.selectors.knowledge import _streamed_clusters
+from semfs.selectors.inputs.unlabeled_rows import UnlabeledStream
 from semfs.selectors.prediction import ClassPredictor, same_space
 
 FITTED = ("order_", "scores_", "coef_", "intercept_", "objective_", "support_")
@@ -400,7 +400,7 @@ def test_a_sample_of_the_unlabeled_samples_finds_the_clusters_of_all(tmp_path):
     rows = open_blocks(in_pairs(X_new, [None] * len(X_new))).labels_known()
     stream = UnlabeledStream(rows, seen, {"n_select": 5})
     sizes = SampleSizes(components=80, clustered=80)
-    moments, labels = _streamed_clusters(None, stream, 4, sizes)
+    moments, labels = clusters_beyond_memory(None, stream, 4, sizes)
     assert len(set(zip(y_new.tolist(), labels.tolist()))) == 4
     assert_allclose(moments.counts, 40.0)
     _, in_memory = cluster_unlabeled(X, y, X_new, 4, sizes)

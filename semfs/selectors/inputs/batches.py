@@ -11,12 +11,13 @@ import numpy as np
 from semfs.io.anndata import as_genes
 from semfs.labels import Labels
 from semfs.method.batches import batch_labels
-from semfs.rows import MemoryRows, OutOfCoreRows, in_memory
+from semfs.rows import OutOfCoreRows, beyond_memory
 from semfs.rows.dask_data import is_dask
 from semfs.rows.device import to_numpy
 from semfs.rows.opening import column_labels
 from semfs.selectors.inputs.kind import Kind, classify
 from semfs.selectors.inputs.source import labels_of
+from semfs.selectors.inputs.unlabeled_rows import UnlabeledRows
 from semfs.validation import did_you_mean
 
 
@@ -60,21 +61,18 @@ def with_batches(source: OutOfCoreRows, values: Any) -> OutOfCoreRows:
 
 
 def with_unlabeled_batches(
-    rows: MemoryRows | OutOfCoreRows | None, values: Any, known: Labels | None
+    rows: UnlabeledRows | OutOfCoreRows | None, values: Any, known: Labels | None
 ) -> Any:
-    """Return X_unlabeled with its batches, numbered as those of X where they are known.
-
-    In memory the codes of unlabeled samples are their batches.
-    """
+    """Return X_unlabeled with its batches, numbered as those of X where they are known."""
     if rows is None or values is None:
         return rows
-    n = len(rows.codes) if in_memory(rows) else len(labels_of(rows))
+    n = len(labels_of(rows)) if beyond_memory(rows) else rows.n_rows
     found = batch_labels(values, n, "batch_unlabeled")
     names = list(found.classes if known is None else known.classes)
     names += [batch for batch in found.classes if batch not in names]
     # one numbering for unlabeled samples of X and of X_unlabeled, which are joined
     place = np.array([names.index(batch) for batch in found.classes], dtype=np.int32)
     codes = place[found.codes]
-    if in_memory(rows):
-        return replace(rows, codes=codes.astype(np.intp))
-    return replace(rows, batches=Labels(names, codes))
+    if beyond_memory(rows):
+        return replace(rows, batches=Labels(names, codes))
+    return replace(rows, batches=codes.astype(np.intp))

@@ -18,7 +18,6 @@ from semfs.labels import UNLABELED, LabelArray
 from semfs.method.batches import pair_labels, remove_batches
 from semfs.method.moments import Moments
 from semfs.rows import (
-    MemoryRows,
     OutOfCoreRows,
     Preprocessing,
     beyond_memory,
@@ -38,7 +37,8 @@ from semfs.selectors.inputs.nonfinite import has_nonfinite, place_of_nan
 from semfs.selectors.inputs.number_range import check_range, range_checked_moments
 from semfs.selectors.inputs.source import open_labeled, preprocessing_of, with_marks
 from semfs.selectors.inputs.training_data import TrainingData
-from semfs.selectors.inputs.unlabeled import UnlabeledStream, join_unlabeled, unlabeled_source
+from semfs.selectors.inputs.unlabeled import join_unlabeled, unlabeled_source
+from semfs.selectors.inputs.unlabeled_rows import UnlabeledRows, UnlabeledStream
 from semfs.validation import ParameterError, check_all_finite
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class FitInput:
     classes: LabelArray | None  # sorted labels of samples in memory
     n_features: int
     feature_names: Sequence[str] | None
-    unlabeled: MemoryRows | OutOfCoreRows | None  # unlabeled samples beside the rows
+    unlabeled: UnlabeledRows | OutOfCoreRows | None  # unlabeled samples beside the rows
     described: Sequence[Label]  # classes of the attribute table
     preprocessing: Preprocessing
     original: Any = None  # X before it was validated, whose rows and columns errors name
@@ -153,7 +153,7 @@ class FitInput:
                 check_all_finite(unlabeled_of_X.X)
         further = unlabeled_source(estimator, X_unlabeled, samples.preprocessing)
         further = with_unlabeled_batches(further, batch_unlabeled, samples.batches)
-        unlabeled: MemoryRows | OutOfCoreRows | None
+        unlabeled: UnlabeledRows | OutOfCoreRows | None
         if beyond_memory(further):
             if unlabeled_of_X is not None:
                 raise ValueError(_TWO_KINDS)
@@ -190,10 +190,10 @@ class FitInput:
         """The input of a fit to a source that is read in blocks."""
         check_features(estimator, source, reset=reset)
         further = unlabeled_source(estimator, X_unlabeled, preprocessing_of(source))
-        if in_memory(further):
-            if getattr(further, "present", None) is not None:
+        if isinstance(further, UnlabeledRows):
+            if further.present is not None:
                 raise ParameterError("X_unlabeled", _NEED_FEATURES)
-            further = open_blocks(further.X, np.full(len(further.codes), np.nan))
+            further = open_blocks(further.X, np.full(further.n_rows, np.nan))
         further = with_unlabeled_batches(further, batch_unlabeled, source.batches)
         batched = source.batches is not None
         if source.batches is not None:
@@ -220,7 +220,7 @@ class FitInput:
         source = self.rows
         if not beyond_memory(source):
             moments = self._memory_moments
-            unlabeled: MemoryRows | UnlabeledStream | None
+            unlabeled: UnlabeledRows | UnlabeledStream | None
             if beyond_memory(self.unlabeled):
                 unlabeled = UnlabeledStream(self.unlabeled.in_use(), None, options)
             else:

@@ -23,6 +23,7 @@ from semfs.rows.device import to_numpy
 from semfs.rows.preprocess import NO_PREPROCESSING
 from semfs.selectors.inputs.kind import Kind, classify
 from semfs.selectors.inputs.source import open_labeled, preprocessing_of
+from semfs.selectors.inputs.unlabeled_rows import UnlabeledRows
 from semfs.validation import check_weights
 
 #: Labeled samples in memory, or on a device.
@@ -97,10 +98,10 @@ class Samples:
 
 def split_by_label(
     X: Matrix, labels: Labels, weights: ArrayLike | None, batches: Labels | None = None
-) -> tuple[InMemory, MemoryRows | None, LabelArray]:
+) -> tuple[InMemory, UnlabeledRows | None, LabelArray]:
     """Return labeled samples, unlabeled samples or None, and the classes.
 
-    With batches, the classes are pairs (class, batch), and codes of unlabeled samples batches.
+    With batches, the classes are pairs (class, batch).
     """
     n = X.shape[0]
     labels.check_length(n)
@@ -130,12 +131,12 @@ def split_by_label(
 
 def _unlabeled_rows(
     X: Matrix, places: Indices, weights: Float64 | None, batches: Labels | None
-) -> MemoryRows:
+) -> UnlabeledRows:
     """The samples of X at some places, without those of weight 0: they must not matter."""
     if weights is not None:
         places = places[weights[places] > 0]
         weights = weights[places]
-    codes = np.zeros(len(places), dtype=np.intp)
+    batch_of = np.zeros(len(places), dtype=np.intp)
     if batches is not None:
-        codes = batches.codes[places].astype(np.intp)
-    return MemoryRows(X[places], codes, weights)
+        batch_of = batches.codes[places].astype(np.intp)
+    return UnlabeledRows(X[places], batch_of, weights)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,13 +21,11 @@ from semfs.feature_names import feature_name
 from semfs.labels import LabelArray
 from semfs.rows import MemoryRows, in_memory
 from semfs.selectors.inputs.labeled import InMemory
+from semfs.selectors.inputs.unlabeled_rows import UnlabeledRows
 from semfs.validation import ParameterError, listed
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
-
-
-_Unlabeled = TypeVar("_Unlabeled", bound=MemoryRows)
 
 
 def fills_gaps(estimator: BaseEstimator) -> bool:
@@ -37,10 +35,10 @@ def fills_gaps(estimator: BaseEstimator) -> bool:
 
 def without_gaps(
     rows: InMemory,
-    unlabeled: MemoryRows | None,
+    unlabeled: UnlabeledRows | None,
     classes: LabelArray,
     names: Sequence[str] | None,
-) -> tuple[MemoryRows, MemoryRows | None]:
+) -> tuple[MemoryRows, UnlabeledRows | None]:
     """Return labeled samples, and unlabeled ones of X, with their missing values filled."""
     if not in_memory(rows) or sp.issparse(rows.X):
         message = ': "class-mean" needs dense numpy data. Convert X, or fill its gaps first.'
@@ -50,7 +48,7 @@ def without_gaps(
     return filled, filled_unlabeled(unlabeled, filled)
 
 
-def filled_unlabeled(unlabeled: _Unlabeled | None, rows: MemoryRows) -> _Unlabeled | None:
+def filled_unlabeled(unlabeled: UnlabeledRows | None, rows: MemoryRows) -> UnlabeledRows | None:
     """Return unlabeled samples without missing values; ``rows`` are the labeled ones."""
     if unlabeled is None or sp.issparse(unlabeled.X):
         return unlabeled
@@ -59,7 +57,7 @@ def filled_unlabeled(unlabeled: _Unlabeled | None, rows: MemoryRows) -> _Unlabel
     return replace(unlabeled, X=X)
 
 
-def _weights_of(rows: MemoryRows) -> Float64 | None:
+def _weights_of(rows: MemoryRows | UnlabeledRows) -> Float64 | None:
     """Weights (n,) of samples; None if all weigh the same, or none weighs anything."""
     weights = rows.weights
     if weights is None or not np.any(weights):

@@ -8,9 +8,9 @@ from semfs._typing import Matrix
 from semfs.labels import LabelArray
 from semfs.method.batches import Pairs, remove_batches
 from semfs.method.moments import Moments
-from semfs.rows import MemoryRows, Preprocessing
+from semfs.rows import Preprocessing
 from semfs.rows.preprocess import NO_PREPROCESSING
-from semfs.selectors.inputs.unlabeled import UnlabeledStream
+from semfs.selectors.inputs.unlabeled_rows import UnlabeledRows, UnlabeledStream
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,7 +18,7 @@ class TrainingData:
     """Sums over labeled samples, and unlabeled samples: what a problem is built from."""
 
     moments: Moments
-    unlabeled: MemoryRows | UnlabeledStream | None = None
+    unlabeled: UnlabeledRows | UnlabeledStream | None = None
     X: Matrix | None = None  # labeled samples as validated, None beyond memory
     preprocessing: Preprocessing = NO_PREPROCESSING
     batched: bool = False  # whether the moments are those of pairs (class, batch)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from semfs.io.registry import is_frame
 from semfs.labels import UNLABELED, Labels
 from semfs.rows import (
     BlockSource,
-    MemoryRows,
     OutOfCoreRows,
     Preprocessing,
     beyond_memory,
@@ -32,29 +31,8 @@ from semfs.selectors.inputs.kind import Kind, classify
 from semfs.selectors.inputs.matrix import FLOATS, without_text_columns
 from semfs.selectors.inputs.missing import fills_gaps
 from semfs.selectors.inputs.nonfinite import place_of_nan
+from semfs.selectors.inputs.unlabeled_rows import UnlabeledRows
 from semfs.validation import ParameterError, ParameterWarning, listed
-
-
-@dataclass(frozen=True, eq=False)
-class UnlabeledRows(MemoryRows):
-    """Unlabeled samples in memory. Features that some of them lack are zero in all."""
-
-    present: Mask | None = None  # (d,), whether all samples have a feature; None: they do
-
-
-@dataclass(frozen=True)
-class UnlabeledStream:
-    """Unlabeled samples beyond memory."""
-
-    rows: OutOfCoreRows  # has the unlabeled samples among others, labels known
-    seen: OutOfCoreRows | None  # has samples of the seen classes; None if these are in memory
-    options: dict[str, Any]  # that sums over samples take
-
-    @property
-    def labels(self) -> Labels:
-        """Labels of the rows."""
-        assert self.rows.labels is not None
-        return self.rows.labels
 
 
 def unlabeled_source(
@@ -123,11 +101,11 @@ def _unlabeled_in_memory(
         checked = check_array(
             X, accept_sparse="csr", dtype=FLOATS, input_name=what, ensure_all_finite=finite
         )
-    codes = np.zeros(checked.shape[0], dtype=np.intp)
+    batches = np.zeros(checked.shape[0], dtype=np.intp)
     known = getattr(estimator, "feature_names_in_", None)
     if names is None or known is None or list(names) == list(known):
         check_unlabeled_features(estimator, checked.shape[1], names)
-        return UnlabeledRows(checked, codes, None)
+        return UnlabeledRows(checked, batches)
     place_of = {name: place for place, name in enumerate(names)}
     places = np.array([place_of.get(name, -1) for name in known], dtype=np.intp)
     present = places >= 0
@@ -135,7 +113,7 @@ def _unlabeled_in_memory(
         message = f"has none of the {len(known)} features of X, such as {known[0]!r}."
         raise ParameterError(what, message)
     if present.all():
-        return UnlabeledRows(checked[:, places], codes, None)
+        return UnlabeledRows(checked[:, places], batches)
     lacking = [str(name) for name in np.asarray(known)[~present]]
     warnings.warn(
         ParameterWarning(
@@ -145,12 +123,8 @@ def _unlabeled_in_memory(
         ),
         stacklevel=2,
     )
-    return UnlabeledRows(
-        _spread(checked[:, places[present]], present),
-        codes,
-        None,
-        present,
-    )
+    X = _spread(checked[:, places[present]], present)
+    return UnlabeledRows(X, batches, present=present)
 
 
 def _spread(X: Any, present: Mask) -> Matrix:
@@ -174,21 +148,25 @@ def _without_labels(source: OutOfCoreRows) -> OutOfCoreRows:
     return source.with_labels(Labels([], np.full(n, UNLABELED, dtype=np.int32)))
 
 
-def join_unlabeled(first: MemoryRows | None, second: UnlabeledRows | None) -> MemoryRows | None:
+def join_unlabeled(
+    first: UnlabeledRows | None, second: UnlabeledRows | None
+) -> UnlabeledRows | None:
     """Return the unlabeled samples of X, then those of X_unlabeled."""
     if first is None or second is None:
         return second if first is None else first
     if sp.issparse(first.X):
         X = sp.vstack([first.X, sp.csr_array(second.X)], format="csr")
     else:
-        X_second = second.X.toarray() if sp.issparse(second.X) else second.X
+        X_second: Any = second.X
+        if sp.issparse(X_second):
+            X_second = X_second.toarray()
         X = np.concatenate([first.X, X_second])
     weights = first.weights
     if weights is not None:
         # X_unlabeled has no weights: each of its samples counts once
-        weights = np.append(weights, np.ones(len(second.codes)))
+        weights = np.append(weights, np.ones(second.n_rows))
     if second.present is not None:
         # the same for all of them, so that it cannot separate one part from the other
         X = Preprocessing(scale=second.present.astype(np.float64)).apply(X)
-    codes = np.append(first.codes, second.codes)
-    return UnlabeledRows(X, codes, weights, second.present)
+    batches = np.append(first.batches, second.batches)
+    return UnlabeledRows(X, batches, weights, second.present)

@@ -1,0 +1,69 @@
+"""Unlabeled samples that a fit uses: in memory, or read in parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from semfs._typing import Float64, Indices, Mask, Matrix
+from semfs.labels import Labels
+from semfs.rows import OutOfCoreRows
+
+
+@dataclass(frozen=True, eq=False)
+class UnlabeledRows:
+    """Unlabeled samples in memory. Features that some of them lack are zero in all."""
+
+    X: Matrix  # (n, d)
+    batches: Indices  # (n,), number of each sample's batch; zeros if there are no batches
+    weights: Float64 | None = None  # (n,), None if all weigh the same
+    present: Mask | None = None  # (d,), whether all samples have a feature; None: they do
+
+    @property
+    def n_rows(self) -> int:
+        """Number of samples, those of weight 0 included."""
+        return self.X.shape[0]
+
+    @property
+    def is_used(self) -> Mask:
+        """Which samples (n,) have a weight above zero."""
+        if self.weights is None:
+            return np.ones(self.n_rows, dtype=bool)
+        return self.weights > 0
+
+    @property
+    def n_used(self) -> int:
+        """Number of samples with a weight above zero."""
+        return int(np.count_nonzero(self.is_used))
+
+    @property
+    def n_labels(self) -> int:
+        """Length of ``unlabeled_labels_``: samples of weight 0 have an entry as well."""
+        return self.n_rows
+
+
+@dataclass(frozen=True)
+class UnlabeledStream:
+    """Unlabeled samples beyond memory."""
+
+    rows: OutOfCoreRows  # has the unlabeled samples among others, labels known
+    seen: OutOfCoreRows | None  # has samples of the seen classes; None if these are in memory
+    options: dict[str, Any]  # that sums over samples take
+
+    @property
+    def labels(self) -> Labels:
+        """Labels of the rows."""
+        assert self.rows.labels is not None
+        return self.rows.labels
+
+    @property
+    def n_used(self) -> int:
+        """Number of unlabeled samples with a weight above zero."""
+        return self.labels.n_unlabeled
+
+    @property
+    def n_labels(self) -> int:
+        """Length of ``unlabeled_labels_``: samples of weight 0 are left out."""
+        return self.n_used

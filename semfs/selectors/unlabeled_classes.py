@@ -1,0 +1,188 @@
+"""Clusters of unlabeled samples as classes that the selected features must separate."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from semfs._typing import Indices
+from semfs.labels import UNLABELED
+from semfs.method.batches import uncorrected_rows
+from semfs.method.moments import Moments
+from semfs.method.objective import Objective
+from semfs.method.quadratic import Quadratic
+from semfs.rows import in_memory
+from semfs.selectors.cluster_moments import clusters_beyond_memory, clusters_in_memory
+from semfs.selectors.inputs.unlabeled_rows import UnlabeledRows, UnlabeledStream
+
+#: Fewer unlabeled samples are not clustered.
+FEWEST_TO_CLUSTER = 10
+#: Penalty of the problem of separating clusters, in units of that of the seen classes. Chosen
+#: on six splits of each data set (docs/knowledge.md), with means of clusters as targets.
+CLUSTER_PENALTY = 0.1
+#: Unlabeled samples per cluster with which the seen classes weigh as much as the clusters. With
+#: more samples they weigh less. Chosen on six splits, confirmed on ten.
+EQUAL_SAMPLES = 5.0
+#: The seen classes weigh at least this much of the clusters, however many samples there are.
+#: A panel must serve the labeled classes, too: without a floor they weighed .04 in a file of
+#: 381 unlabeled cells. With more, seen classes are separated better and unseen ones worse: .25
+#: was a little worse on unseen classes than no floor, .1 lost most of the gain on seen ones
+#: (docs/default.md).
+SEEN_FLOOR = 0.15
+#: Unlabeled samples are taken to be on another scale than the seen ones if a typical feature
+#: varies that many times as much or as little, or has a mean so many standard deviations away:
+#: also samples of other classes differ less than that, in half of all features.
+OTHER_SPREAD = 10.0
+OTHER_OFFSET = 3.0
+FEWEST_FEATURES_TO_COMPARE = 5
+
+
+@dataclass(frozen=True, eq=False)
+class UnlabeledClasses:
+    """Clusters of the unlabeled samples, and the problem of separating them."""
+
+    n_samples: int  # those of weight 0 not counted
+    labels: Indices  # (n,) cluster of each sample, -1 where it is ignored
+    n_clusters: int = 0
+    problem: Quadratic | None = None
+    weight: float = 0.0  # of the problem, next to that of the seen classes
+    why_not_used: str = ""  # empty if the samples are used
+    n_ignored: int = 0  # samples far from all others
+
+    def sentence(self, others: str, n_other_problems: int) -> str:
+        """Return what was done with the samples, for ``knowledge_``.
+
+        ``others`` names the classes of the other problems, which have a weight of 1 each.
+        """
+        if self.why_not_used:
+            return f"{self.n_samples} unlabeled samples: not used: {self.why_not_used}"
+        share = self.weight / (self.weight + n_other_problems)
+        text = (
+            f"{self.n_samples} unlabeled samples: grouped into {self.n_clusters} clusters, "
+            f"which carry {100 * share:.0f} % of the weight; {others} carry "
+            f"{100 * (1 - share):.0f} %"
+        )
+        if self.n_ignored:
+            text += f"; {self.n_ignored} ignored, because they are far from all others"
+        return text
+
+
+def unlabeled_classes(
+    objective: Objective,
+    unlabeled: UnlabeledRows | UnlabeledStream,
+    n_clusters: int | str,
+) -> UnlabeledClasses:
+    """Cluster the unlabeled samples, and make the problem of separating the clusters.
+
+    ``objective`` is that of the seen classes; ``n_clusters`` may be "auto".
+    """
+    n_samples = unlabeled.n_used
+    reason = _why_not_clustered(objective, unlabeled, n_clusters)
+    if reason:
+        warnings.warn(f"Unlabeled samples were not used: {reason}.", stacklevel=6)
+        return UnlabeledClasses(
+            n_samples, np.full(unlabeled.n_labels, UNLABELED), why_not_used=reason
+        )
+
+    seen = objective.moments.rows
+    if isinstance(unlabeled, UnlabeledStream):
+        moments, labels = clusters_beyond_memory(seen, unlabeled, n_clusters)
+    else:
+        moments, labels = clusters_in_memory(seen, unlabeled, n_clusters)
+    _warn_of_other_scale(objective.moments, moments)
+
+    n_found = len(moments.classes)
+    problem = _separate_clusters(moments, objective)
+    # q is the scatter of the targets, the means of the clusters
+    if problem.q <= 0.0:
+        reason = "they do not differ, so that there are no clusters to separate"
+        return UnlabeledClasses(n_samples, labels, why_not_used=reason)
+    # labels of samples on a Dask cluster stay there: none are ignored, as far as is known
+    n_ignored = n_samples - int(np.count_nonzero(labels >= 0)) if len(labels) else 0
+    # only the ratio counts: the seen classes keep a weight of 1
+    weight = 1.0 / weight_of_seen(n_samples - n_ignored, n_found)
+    with np.errstate(over="ignore", invalid="ignore"):
+        # q is J without features: divided by it, problems of any unit are comparable
+        factor = weight * objective.q / problem.q
+    if not np.isfinite(factor):
+        reason = "they differ too little, next to the labeled ones, for floating point"
+        return UnlabeledClasses(n_samples, labels, why_not_used=reason)
+    return UnlabeledClasses(
+        n_samples,
+        labels,
+        n_found,
+        problem.scaled_by(factor),
+        weight,
+        n_ignored=n_ignored,
+    )
+
+
+def _why_not_clustered(
+    objective: Objective,
+    unlabeled: UnlabeledRows | UnlabeledStream,
+    n_clusters: int | str,
+) -> str:
+    """Why the samples cannot be clustered; empty if they can."""
+    needed = FEWEST_TO_CLUSTER
+    if n_clusters != "auto":
+        needed = max(needed, int(n_clusters))
+    # K-means would make a cluster of each sample
+    if unlabeled.n_used < needed:
+        return f"{unlabeled.n_used} are too few to cluster. Give at least {needed} or none"
+    seen_in_memory = in_memory(uncorrected_rows(objective.moments))
+    if not isinstance(unlabeled, UnlabeledStream) and not seen_in_memory:
+        return "the samples of the seen classes are not in memory"
+    return ""
+
+
+def _warn_of_other_scale(seen: Moments, unlabeled: Moments) -> None:
+    """Warn if unlabeled samples look as if they had not been scaled as the seen ones were."""
+    varying = np.flatnonzero((seen.scatter_diag > 0) & (unlabeled.scatter_diag > 0))
+    if len(varying) < FEWEST_FEATURES_TO_COMPARE:
+        return
+    spread_seen = np.sqrt(seen.scatter_diag[varying] / seen.total)
+    spread = np.sqrt(unlabeled.scatter_diag[varying] / unlabeled.total)
+    # medians: single features of other classes may differ by any amount
+    ratio = float(np.median(spread / spread_seen))
+    offset = float(np.median(np.abs(unlabeled.mean - seen.mean)[varying] / spread_seen))
+    if 1.0 / OTHER_SPREAD < ratio < OTHER_SPREAD and offset < OTHER_OFFSET:
+        return
+    difference = (
+        f"their features vary {ratio:.2g} times as much as those of the labeled samples"
+    )
+    if offset >= OTHER_OFFSET:
+        difference += f" and are {offset:.2g} standard deviations away from them"
+    warnings.warn(
+        f"The unlabeled samples seem to be on another scale: typically {difference}. Treat "
+        "both alike; a pipeline transforms X_unlabeled as X only with "
+        'transform_input=["X_unlabeled"].',
+        stacklevel=7,
+    )
+
+
+def weight_of_seen(n_samples: int, n_clusters: int) -> float:
+    """Return the weight of the seen classes next to clusters of so many samples, at most 1."""
+    return max(SEEN_FLOOR, min(1.0, EQUAL_SAMPLES * n_clusters / n_samples))
+
+
+def _separate_clusters(moments: Moments, objective: Objective) -> Quadratic:
+    """The problem of separating clusters, whose targets are their means."""
+    M = moments.means - moments.mean
+    # The weight of the problem does not depend on the unit of its targets, but squares of
+    # products X'M might overflow. Division by a power of two changes no digit.
+    largest = float(np.abs(M).max())
+    M = np.ldexp(M, -np.frexp(largest)[1])
+    # J depends on the targets T (K, r) through T T' alone: K columns instead of d
+    # M M' = V Λ V', and T = V √Λ has the same product
+    squares, vectors = np.linalg.eigh(M @ M.T)
+    targets = vectors * np.sqrt(np.maximum(squares, 0.0))
+    return Objective.from_moments(
+        moments,
+        targets,
+        alpha=objective.alpha,
+        gamma=CLUSTER_PENALTY * objective.penalty,
+        penalty_scale=objective.penalty_scale,
+        fit_intercept=True,
+    ).quadratic()
