@@ -2,22 +2,24 @@
 
     python docs/concept.py
 
-writes docs/images/concept.svg. The drawing is on a white card, so that it reads the same on a
-light and on a dark page. Color is never the only sign: unseen classes are squares and bold.
+writes docs/images/concept.svg, and concept-phone.svg for narrow windows. The drawing is on a
+white card, so that it reads the same on a light and on a dark page. Color is never the only
+sign: unseen classes are squares and bold.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from evidence import BLUE, ORANGE, text_at
 
-PICTURE = Path(__file__).parent / "images" / "concept.svg"
-WIDTH = 880
-HEIGHT = 400
+IMAGES = Path(__file__).parent / "images"
 GRAY = "#8a8a8a"
 LIGHT = "#d0d0d0"
+BOLD = ' font-weight="bold"'
+NOTE = ' font-size="15" font-style="italic"'
 
 #: The attributes, and the selected feature that predicts each (its place in the column).
-ATTRIBUTES = {"stripes": 1, "hooves": 2, "black and white": 4, "hunts": 6}
+ATTRIBUTES = {"stripes": 1, "hooves": 3, "black and white": 4, "hunts": 6}
 #: Classes and their attributes; the unseen ones come last.
 CLASSES = {
     "horse": ["hooves"],
@@ -30,32 +32,82 @@ UNSEEN = ("zebra", "lion")
 N_FEATURES = 8
 TITLE = "Features that predict attributes of labeled classes also separate unseen classes"
 
-# Pixels from the left and from the top.
-TABLE_LEFT = 150
-TABLE_TOP = 190
-CELL = 36
-FEATURE_LEFT = 445
-FEATURE_TOP = 100
-PLOT_LEFT = 638
-PLOT_TOP = 100
-PLOT_SIZE = 220
+# Pixels.
+ROW = 40
+FEATURE_HEIGHT = 24
+FEATURE_WIDTH = 48
+FEATURE_STEP = 32
+GAP = 16  # between the columns of seen and of unseen classes
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the three parts of the drawing stand, in pixels from the left and from the top."""
+
+    file: str
+    width: int
+    height: int
+    headings: list[tuple[int, int, str]]
+    table: tuple[int, int]
+    column: int  # width of a column of the table
+    features: tuple[int, int]
+    plot: tuple[int, int]
+    plot_size: tuple[int, int]
+
+
+WIDE = Layout(
+    file="concept.svg",
+    width=880,
+    height=400,
+    headings=[
+        (20, 34, "1  Describe all classes"),
+        (410, 34, "2  Select features"),
+        (410, 58, "that predict attributes"),
+        (650, 34, "3  Use them on"),
+        (650, 58, "unseen classes"),
+    ],
+    table=(160, 170),
+    column=42,
+    features=(490, 100),
+    plot=(650, 100),
+    plot_size=(210, 230),
+)
+PHONE = Layout(
+    file="concept-phone.svg",
+    width=440,
+    height=690,
+    headings=[
+        (14, 34, "1  Describe all classes"),
+        (14, 62, "2  Select features that predict attributes"),
+        (14, 450, "3  Use them on unseen classes"),
+    ],
+    table=(142, 170),
+    column=37,
+    features=(382, 112),
+    plot=(142, 472),
+    plot_size=(240, 170),
+)
 
 
 def write_picture() -> None:
-    """Draw docs/images/concept.svg."""
-    PICTURE.write_text(picture(), encoding="utf-8")
+    """Draw both files of docs/images."""
+    for layout in (WIDE, PHONE):
+        (IMAGES / layout.file).write_text(picture(layout), encoding="utf-8")
 
 
-def picture() -> str:
+def picture(layout: Layout = WIDE) -> str:
     """The drawing, as SVG."""
-    parts = [*_headings(), *_table(), *_features(), *_plot()]
+    headings = [text_at(x, y, text, style=BOLD) for x, y, text in layout.headings]
+    parts = [*headings, *_table(layout), *_features(layout), *_plot(layout)]
+    size = f'width="{layout.width}" height="{layout.height}"'
+    box = f'viewBox="0 0 {layout.width} {layout.height}"'
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-            f'width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{TITLE}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" {box} '
+            f'{size} role="img" aria-label="{TITLE}" '
             'font-family="Helvetica, Arial, sans-serif" font-size="18">',
             f"<title>{TITLE}</title>",
-            f'<rect width="{WIDTH}" height="{HEIGHT}" rx="8" fill="#ffffff"/>',
+            f'<rect {size} rx="8" fill="#ffffff"/>',
             *parts,
             "</svg>",
             "",
@@ -63,41 +115,38 @@ def picture() -> str:
     )
 
 
-def _headings() -> list[str]:
-    bold = ' font-weight="bold"'
-    return [
-        text_at(20, 34, "1  Describe all classes", style=bold),
-        text_at(372, 34, "2  Select features", style=bold),
-        text_at(372, 58, "that predict attributes", style=bold),
-        text_at(638, 34, "3  Use them on", style=bold),
-        text_at(638, 58, "unseen classes", style=bold),
-    ]
-
-
-def _table() -> list[str]:
-    """Classes by attributes: a filled mark where a class has an attribute."""
+def _table(layout: Layout) -> list[str]:
+    """Attributes by classes: a filled mark where a class has an attribute."""
+    left, top = layout.table
     parts = []
-    for j, name in enumerate(ATTRIBUTES):
-        x = TABLE_LEFT + CELL * j + CELL / 2
-        turned = f' transform="rotate(-40 {x:.1f} {TABLE_TOP - 10})"'
-        parts.append(text_at(x, TABLE_TOP - 10, name, style=turned))
-    for i, (name, attributes) in enumerate(CLASSES.items()):
+    for i, attribute in enumerate(ATTRIBUTES):
+        parts.append(text_at(left - 12, _row_center(layout, i) + 6, attribute, "end"))
+    for j, (name, attributes) in enumerate(CLASSES.items()):
         unseen = name in UNSEEN
-        # A gap between the seen and the unseen classes.
-        y = TABLE_TOP + CELL * i + CELL / 2 + (14 if unseen else 0)
-        style = ' font-weight="bold"' if unseen else ""
-        parts.append(text_at(TABLE_LEFT - 12, y + 6, name, "end", style))
-        for j, attribute in enumerate(ATTRIBUTES):
-            x = TABLE_LEFT + CELL * j + CELL / 2
+        x = _column_center(layout, j)
+        turned = f' transform="rotate(-40 {x:.1f} {top - 8})"{BOLD if unseen else ""}'
+        parts.append(text_at(x, top - 8, name, style=turned))
+        for i, attribute in enumerate(ATTRIBUTES):
             has = attribute in attributes
-            parts.append(_sign(x, y, has, unseen))
-    parts.append(_note(20, TABLE_TOP + CELL / 2 - 30, "labeled"))
-    parts.append(_note(20, TABLE_TOP + 3 * CELL + 22, "unseen"))
+            parts.append(_sign(x, _row_center(layout, i), has, unseen))
+    n_seen = len(CLASSES) - len(UNSEEN)
+    below = top + ROW * len(ATTRIBUTES) + 20
+    seen_middle = (_column_center(layout, 0) + _column_center(layout, n_seen - 1)) / 2
+    unseen_middle = (_column_center(layout, n_seen) + _column_center(layout, n_seen + 1)) / 2
+    parts.append(text_at(seen_middle, below, "labeled", "middle", NOTE))
+    parts.append(text_at(unseen_middle, below, "unseen", "middle", NOTE))
     return parts
 
 
-def _note(x: float, y: float, text: str) -> str:
-    return text_at(x, y, text, style=' font-size="15" font-style="italic"')
+def _column_center(layout: Layout, j: int) -> float:
+    """The middle of column j of the table, in pixels from the left."""
+    n_seen = len(CLASSES) - len(UNSEEN)
+    gap = GAP if j >= n_seen else 0
+    return layout.table[0] + layout.column * (j + 0.5) + gap
+
+
+def _row_center(layout: Layout, i: int) -> float:
+    return layout.table[1] + ROW * (i + 0.5)
 
 
 def _sign(x: float, y: float, has: bool, unseen: bool) -> str:
@@ -116,31 +165,31 @@ def _sign(x: float, y: float, has: bool, unseen: bool) -> str:
     )
 
 
-def _features() -> list[str]:
-    """A column of features; lines lead from attributes to those that predict them."""
+def _features(layout: Layout) -> list[str]:
+    """A column of features; a line leads from each attribute to the one that predicts it."""
+    left, top = layout.features
     parts = []
-    right = TABLE_LEFT + CELL * len(ATTRIBUTES)
-    for j, (attribute, place) in enumerate(ATTRIBUTES.items()):
-        start_y = TABLE_TOP + CELL / 2 + 26 * j
-        y = FEATURE_TOP + 34 * place + 12
+    start = _column_center(layout, len(CLASSES) - 1) + layout.column / 2 + 2
+    bend = (left - start) / 2
+    for i, place in enumerate(ATTRIBUTES.values()):
+        y = _row_center(layout, i)
+        end_y = top + FEATURE_STEP * place + FEATURE_HEIGHT / 2
         parts.append(
-            f'<path d="M {right + 8} {start_y:.0f} C {right + 70} {start_y:.0f}, '
-            f'{FEATURE_LEFT - 70} {y}, {FEATURE_LEFT - 8} {y}" fill="none" '
+            f'<path d="M {start:.0f} {y:.0f} C {start + bend:.0f} {y:.0f}, '
+            f'{left - bend:.0f} {end_y:.0f}, {left - 4} {end_y:.0f}" fill="none" '
             f'stroke="{GRAY}" stroke-width="2"/>'
         )
-        middle = text_at(
-            FEATURE_LEFT + 60, y + 6, attribute, style=' font-size="15" font-style="italic"'
-        )
-        parts.append(middle)
-    chosen = set(ATTRIBUTES.values())
+    selected = set(ATTRIBUTES.values())
     for place in range(N_FEATURES):
-        y = FEATURE_TOP + 34 * place
-        fill = BLUE if place in chosen else "#f2f2f2"
-        stroke = BLUE if place in chosen else LIGHT
+        fill = BLUE if place in selected else "#f2f2f2"
+        stroke = BLUE if place in selected else LIGHT
         parts.append(
-            f'<rect x="{FEATURE_LEFT}" y="{y}" width="48" height="24" rx="3" fill="{fill}" '
-            f'stroke="{stroke}" stroke-width="2"/>'
+            f'<rect x="{left}" y="{top + FEATURE_STEP * place}" '
+            f'width="{FEATURE_WIDTH}" height="{FEATURE_HEIGHT}" rx="3" '
+            f'fill="{fill}" stroke="{stroke}" stroke-width="2"/>'
         )
+    below = top + FEATURE_STEP * N_FEATURES + 14
+    parts.append(text_at(left + FEATURE_WIDTH / 2, below, "features", "middle", NOTE))
     return parts
 
 
@@ -149,31 +198,33 @@ GROUPS = {
     "zebra": [(0.68, 0.22), (0.78, 0.3), (0.6, 0.33), (0.72, 0.38), (0.84, 0.2), (0.64, 0.15)],
     "lion": [(0.2, 0.7), (0.3, 0.78), (0.15, 0.82), (0.27, 0.64), (0.36, 0.7), (0.22, 0.88)],
 }
+#: Where the names of the groups stand, as shares of the plot's size.
+NAMES = {"zebra": (0.36, 0.22), "lion": (0.62, 0.8)}
 
 
-def _plot() -> list[str]:
+def _plot(layout: Layout) -> list[str]:
     """Samples of the unseen classes in the selected features: two groups."""
-    bottom = PLOT_TOP + PLOT_SIZE
+    left, top = layout.plot
+    width, height = layout.plot_size
+    bottom = top + height
     parts = [
-        f'<path d="M {PLOT_LEFT} {PLOT_TOP} V {bottom} H {PLOT_LEFT + PLOT_SIZE}" fill="none" '
+        f'<path d="M {left} {top} V {bottom} H {left + width}" fill="none" '
         f'stroke="{GRAY}" stroke-width="2"/>',
-        text_at(
-            PLOT_LEFT + PLOT_SIZE / 2, bottom + 26, "selected features", "middle",
-            ' font-size="15" font-style="italic"',
-        ),
-    ]  # fmt: skip
+        text_at(left + width / 2, bottom + 26, "selected features", "middle", NOTE),
+    ]
     for name, places in GROUPS.items():
+        fill = ORANGE if name == "zebra" else "#ffffff"
         for share_x, share_y in places:
-            x = PLOT_LEFT + PLOT_SIZE * share_x
-            y = PLOT_TOP + PLOT_SIZE * share_y
-            fill = ORANGE if name == "zebra" else "#ffffff"
+            x = left + width * share_x
+            y = top + height * share_y
             parts.append(
                 f'<rect x="{x - 7:.1f}" y="{y - 7:.1f}" width="14" height="14" fill="{fill}" '
                 f'stroke="{ORANGE}" stroke-width="2"/>'
             )
-    bold = ' font-weight="bold"'
-    parts.append(text_at(PLOT_LEFT + 70, PLOT_TOP + 40, "zebra", "middle", bold))
-    parts.append(text_at(PLOT_LEFT + 130, PLOT_TOP + 165, "lion", "middle", bold))
+    for name, (share_x, share_y) in NAMES.items():
+        x = left + width * share_x
+        y = top + height * share_y
+        parts.append(text_at(x, y, name, "middle", BOLD))
     return parts
 
 

@@ -39,7 +39,7 @@ extensions = [
     "sphinx-mathjax-offline",
 ]
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "examples", "sg_execution_times.rst"]
+exclude_patterns = ["_build", "examples", "**sg_execution_times.rst"]
 nitpicky = True  # a reference to something that does not exist is an error
 # … but `this` in a docstring is a link only if it can be one
 nitpick_ignore_regex = [("py:obj", ".*")]
@@ -97,6 +97,7 @@ html_title = "semfs"
 html_static_path = ["_static"]
 html_favicon = LOGO
 html_css_files = ["semfs.css"]
+html_js_files = ["semfs.js"]
 html_show_sourcelink = False
 html_theme_options = {
     "show_prev_next": False,

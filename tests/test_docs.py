@@ -400,9 +400,9 @@ def test_the_stored_scores_of_the_demo_are_those_of_the_code_as_it_is():
 
 def test_the_drawing_of_the_idea_is_that_of_its_script():
     concept = load_module("concept")
-    assert concept.PICTURE.read_text("utf-8") == concept.picture(), (
-        "run: python docs/concept.py"
-    )
+    for layout in (concept.WIDE, concept.PHONE):
+        drawing = (concept.IMAGES / layout.file).read_text("utf-8")
+        assert drawing == concept.picture(layout), "run: python docs/concept.py"
 
 
 def test_an_atlas_is_compared_with_reading_it_in_time_and_in_cpu():
