@@ -29,6 +29,7 @@ from semfs.validation import listed
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
+    from semfs.rows.centering import Centering
     from semfs.rows.source import SampledColumns
 
 #: Eigenvalues of the scaled normal equations are between 0 and 1. Those below belong to
@@ -259,32 +260,17 @@ class CorrectedRows:
         s = _group_sums(found.counts, about_mean, self.pairs.batch_of, len(U))
         return s - 0.5 * n_batch[:, None] * U, U
 
-    def gram_columns(
-        self,
-        columns: Indices,
-        mean: Float64,
-        total: float,
-        *,
-        far: bool,
-        precise: bool,
-    ) -> Float64:
+    def gram_columns(self, columns: Indices, centering: Centering) -> Float64:
         """Return columns (d, b) of the scatter matrix of the corrected samples."""
         V, U = self._rank_terms
-        out = self.uncorrected.scatter_columns(columns, precise=precise)
+        out = self.uncorrected.scatter_columns(columns, precise=centering.precise)
         return out - V.T @ U[:, columns] - U.T @ V[:, columns]
 
-    def scatter(
-        self,
-        mean: Float64,
-        total: float,
-        *,
-        precise: bool,
-        near: bool = False,
-    ) -> Float64:
+    def scatter(self, centering: Centering) -> Float64:
         """Return the scatter matrix (d, d) of the corrected samples."""
         V, U = self._rank_terms
         products = V.T @ U
-        return self.uncorrected.scatter(precise=precise) - products - products.T
+        return self.uncorrected.scatter(precise=centering.precise) - products - products.T
 
     def keep_classes(self, mask: Mask) -> CorrectedRows:
         """Return the same samples: `remove_batches` has left out what has no weight."""

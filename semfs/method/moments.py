@@ -26,6 +26,7 @@ from semfs._typing import (
 from semfs.arrays import batches, canonical, quiet_overflow
 from semfs.labels import encode_labels, label_array
 from semfs.rows import as_matrix
+from semfs.rows.centering import Centering
 from semfs.rows.device import DeviceRows, is_foreign
 from semfs.rows.memory import MemoryRows
 from semfs.rows.source import RowSource
@@ -292,11 +293,7 @@ class Moments:
         far = bool(self._farther_than(FAR)[relevant].any())
         rows: RowSource = self.rows
         return rows.gram_columns(
-            columns,
-            self.mean,
-            self.total,
-            far=far,
-            precise=precise,
+            columns, Centering(self.mean, self.total, precise=precise, far=far)
         )
 
     def scatter(self, *, precise: bool = False) -> Float64:
@@ -305,12 +302,7 @@ class Moments:
             return self.scatter_matrix
         near = not self._farther_than(NEAR)[~self.constant()].any()
         rows: RowSource = self.rows
-        return rows.scatter(
-            self.mean,
-            self.total,
-            precise=precise,
-            near=near,
-        )
+        return rows.scatter(Centering(self.mean, self.total, precise=precise, near=near))
 
     def within_estimate(self, features: Indices) -> Floats | None:
         """Return an estimate of the within-class scatter (m, m) of some features.

@@ -3,8 +3,8 @@
 Row sources (`source` describes what all of them offer) are in memory (`memory`), on a device of
 another array library (`device`), in files (`streamed`, `csr`, `csc`) or on a Dask cluster
 (`cluster`). `opening` makes the source of a file, `dask_data` that of a Dask collection. `sums`
-holds the sums over blocks of samples, `plan` decides on the size of blocks, and `preprocess` on
-what is done to features before.
+holds the sums over blocks of samples, `centering` what their scatter is taken about, `plan`
+decides on the size of blocks, and `preprocess` on what is done to features before.
 """
 
 from semfs.arrays import as_matrix, batches, draw_rows

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
     from semfs._typing import Float64, Floats, Indices, Label, Mask, Matrix
+    from semfs.rows.centering import Centering
     from semfs.rows.source import ClusterModel, SampledColumns
 
 # A sample takes at most this share of the memory, but has so many rows in any case.
@@ -109,15 +110,7 @@ class OutOfCoreRows(ABC):
         """Return the sums over all samples, with ``n_sampled`` samples if they are sparse."""
 
     @abstractmethod
-    def gram_columns(
-        self,
-        columns: Indices,
-        mean: Float64,
-        total: float,
-        *,
-        far: bool,
-        precise: bool,
-    ) -> Float64:
+    def gram_columns(self, columns: Indices, centering: Centering) -> Float64:
         """Return columns (d, b) of the scatter matrix about the mean, in float64."""
 
     @abstractmethod
@@ -182,16 +175,9 @@ class OutOfCoreRows(ABC):
             return sums, source
         return sums, replace(source, column_sample=MemoryRows(*sample))
 
-    def scatter(
-        self,
-        mean: Float64,
-        total: float,
-        *,
-        precise: bool,
-        near: bool = False,
-    ) -> Float64:
+    def scatter(self, centering: Centering) -> Float64:
         """Return the scatter matrix (d, d) about the mean, in one pass."""
-        out = self.checked_sums(matrix=True, precise=precise).result().matrix
+        out = self.checked_sums(matrix=True, precise=centering.precise).result().matrix
         assert out is not None
         return out
 

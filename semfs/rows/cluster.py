@@ -30,6 +30,7 @@ from semfs.system import import_optional
 
 if TYPE_CHECKING:
     from semfs._typing import Float64, Floats, Indices, Matrix
+    from semfs.rows.centering import Centering
     from semfs.rows.source import ClusterModel
 
 
@@ -79,19 +80,9 @@ class ClusterRows(OutOfCoreRows):
         sums = self._sum_of_parts("accumulate", matrix=matrix, precise=precise, n_sampled=share)
         return Accumulator(self.n_features, matrix=matrix) if sums is None else sums
 
-    def gram_columns(
-        self,
-        columns: Indices,
-        mean: Float64,
-        total: float,
-        *,
-        far: bool,
-        precise: bool,
-    ) -> Float64:
+    def gram_columns(self, columns: Indices, centering: Centering) -> Float64:
         """Return columns (d, b) of the scatter matrix about the mean, in float64."""
-        return self._sum_of_parts(
-            "gram_columns", columns=columns, mean=mean, total=total, far=far, precise=precise
-        )
+        return self._sum_of_parts("gram_columns", columns=columns, centering=centering)
 
     def rows_at(self, rows: Indices) -> Matrix:
         """Return samples by their row numbers, which ascend."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from semfs._typing import Float64, Floats, Indices, Sparse
+    from semfs.rows.centering import Centering
     from semfs.rows.source import ClusterModel
 
 Result = TypeVar("Result")
@@ -77,26 +78,20 @@ class StreamedCSC(BlockSource):
         sample = sp.hstack(pieces, format="csr")
         return sparse_accumulator(self, labels, sums, squares, sampled, sample)
 
-    def gram_columns(
-        self,
-        columns: Indices,
-        mean: Float64,
-        total: float,
-        *,
-        far: bool,
-        precise: bool,
-    ) -> Float64:
+    def gram_columns(self, columns: Indices, centering: Centering) -> Float64:
         """Return columns (d, b) of the scatter matrix about the mean, in float64.
 
         The columns are made dense, as many at a time as fit into the memory; then X'Z is
         computed part by part.
         """
         labels = self._labels()
+        mean = centering.mean
         # X'Z about the origin, from which the part of the means is subtracted
         used = used_mask(labels.codes, self.weights)
         used_total = used.sum() if self.weights is None else self.weights[used].sum()
         out = -float(used_total) * np.outer(mean, mean[columns])
-        dtype = np.dtype(np.float64) if far or precise else self.reader.dtype
+        in_float64 = centering.far or centering.precise
+        dtype = np.dtype(np.float64) if in_float64 else self.reader.dtype
         column_bytes = len(labels) * dtype.itemsize
         for batch in in_batches(len(columns), max(1, self.plan.memory // column_bytes)):
             Z = self._dense_columns(columns[batch], dtype)

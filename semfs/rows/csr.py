@@ -28,6 +28,7 @@ from semfs.validation import check_all_finite
 
 if TYPE_CHECKING:
     from semfs._typing import Float64, Floats, Indices, Mask, Sparse
+    from semfs.rows.centering import Centering
     from semfs.rows.source import ClusterModel
 
 Result = TypeVar("Result")
@@ -60,7 +61,7 @@ class StreamedCSR(BlockSource):
         sampled = draw_rows(used_mask(labels.codes, self.weights), n_sampled)
 
         def sum_up(part: slice, X: Sparse) -> tuple[Float64, Float64, Sparse]:
-            """Class sums (C, d) and sums of squares (d,) of a part, and what was drawn of it."""
+            """Class sums (C, d) and squares (d,) of a part, and the samples drawn from it."""
             used = self._used(part)
             used_X, codes, weights = self._of_used(part, X, used)
             part_sums, part_squares = sparse_class_sums(used_X, codes, n_classes, weights)
@@ -81,26 +82,17 @@ class StreamedCSR(BlockSource):
         sample = self._stacked(drawn)
         return sparse_accumulator(self, labels, sums, squares, sampled, sample)
 
-    def gram_columns(
-        self,
-        columns: Indices,
-        mean: Float64,
-        total: float,
-        *,
-        far: bool,
-        precise: bool,
-    ) -> Float64:
-        """Return ``columns`` (d, b) of the scatter matrix about ``mean`` (d,), in float64.
+    def gram_columns(self, columns: Indices, centering: Centering) -> Float64:
+        """Return ``columns`` (d, b) of the scatter matrix about the mean, in float64.
 
-        ``far``: some means are large against the spread of their features, so that products
-        need float64, as with ``precise``; otherwise those of a part are in the precision of
-        the reader, and are added up in float64.
-
-        ``total`` is not used. On a cluster this source is a range of the rows, and ``mean``
-        that of all of them: with its own weight in place of the total, what all ranges return
+        Products of a part are in the precision of the reader if that is enough, and are added
+        up in float64. On a cluster this source is a range of the rows, and the mean that of
+        all of them: with the weight of the range in place of the total, what all ranges return
         adds up to the columns of the scatter matrix.
         """
-        product_dtype = np.dtype(np.float64) if far or precise else self.reader.dtype
+        mean = centering.mean
+        in_float64 = centering.far or centering.precise
+        product_dtype = np.dtype(np.float64) if in_float64 else self.reader.dtype
 
         def multiply(part: slice, X: Sparse) -> Float64:
             used_X, _, weights = self._of_used(part, X, self._used(part))

@@ -23,6 +23,7 @@ from semfs.system import import_optional
 
 if TYPE_CHECKING:
     from semfs._typing import Float64, Floats, Indices, Mask
+    from semfs.rows.centering import Centering
 
 #: An array of any library, and the namespace of its functions: they share no base class.
 Array: TypeAlias = Any
@@ -188,35 +189,20 @@ class DeviceRows(HeldRows):
             squares += _host(xp.sum(Z * Z * w, axis=0))
         return shift, sums, squares
 
-    def gram_columns(
-        self,
-        columns: Indices,
-        mean: Float64,
-        total: float,
-        *,
-        far: bool,
-        precise: bool,
-    ) -> Float64:
+    def gram_columns(self, columns: Indices, centering: Centering) -> Float64:
         """Return columns (d, b) of the scatter matrix about the mean, in float64."""
         xp = _functions_of(self.X)
         index = xp.asarray(columns, device=device_of(self.X))
         # both factors are centered, so that float32 keeps its digits
         out = np.zeros((self.n_features, len(columns)))
-        for _, Z, w in self._blocks(mean, precise):
+        for _, Z, w in self._blocks(centering.mean, centering.precise):
             out += _host(Z.T @ (xp.take(Z, index, axis=1) * w))
         return out
 
-    def scatter(
-        self,
-        mean: Float64,
-        total: float,
-        *,
-        precise: bool,
-        near: bool = False,
-    ) -> Float64:
+    def scatter(self, centering: Centering) -> Float64:
         """Return the scatter matrix (d, d) about the mean."""
         out = np.zeros((self.n_features, self.n_features))
-        for _, Z, w in self._blocks(mean, precise):
+        for _, Z, w in self._blocks(centering.mean, centering.precise):
             out += _host(Z.T @ (Z * w))
         return out
 

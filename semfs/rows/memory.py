@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
     from semfs._typing import Float64, Floats, Indices, Mask
+    from semfs.rows.centering import Centering
     from semfs.rows.source import SampledColumns
 
 # Samples, dense and sparse, whose features predict which Gram columns a fit will need. A
@@ -82,22 +83,15 @@ class MemoryRows(HeldRows):
             return np.zeros_like(squares), sums, squares
         return shift.astype(np.float64), sums, squares
 
-    def gram_columns(
-        self,
-        columns: Indices,
-        mean: Float64,
-        total: float,
-        *,
-        far: bool,
-        precise: bool,
-    ) -> Float64:
+    def gram_columns(self, columns: Indices, centering: Centering) -> Float64:
         """Return columns (d, b) of the scatter matrix about the mean, in float64."""
-        dtype = np.dtype(np.float64) if precise else self.X.dtype
-        center_dtype = np.dtype(np.float64) if far else dtype
+        mean = centering.mean
+        dtype = np.dtype(np.float64) if centering.precise else self.X.dtype
+        center_dtype = np.dtype(np.float64) if centering.far else dtype
         if sp.issparse(self.X):
             # X'Z about the origin, from which the part of the means is subtracted
             products = csr_products(self.X, columns, self.weights, center_dtype)
-            return products - total * np.outer(mean, mean[columns])
+            return products - centering.total * np.outer(mean, mean[columns])
         # (X − m)'(Z − z) = X'(Z − z): it is enough to center one factor
         center = mean[columns].astype(center_dtype)
         out = np.zeros((len(columns), self.n_features))
@@ -107,31 +101,22 @@ class MemoryRows(HeldRows):
                 Z *= self.weights[rows].astype(dtype)[:, None]
             X = self.X[rows].astype(dtype, copy=False)
             # Z sums to zero over all samples, so that X is shifted only to keep its digits
-            if far:
+            if centering.far:
                 X = X - mean.astype(dtype)
             out += Z.T @ X
         return out.T
 
-    def scatter(
-        self,
-        mean: Float64,
-        total: float,
-        *,
-        precise: bool,
-        near: bool = False,
-    ) -> Float64:
-        """Return the scatter matrix (d, d) about the mean.
-
-        With ``near`` it is X'X minus the part of the mean, and X is not copied.
-        """
+    def scatter(self, centering: Centering) -> Float64:
+        """Return the scatter matrix (d, d) about the mean."""
         check_matrix_fits(self.n_features)
         sparse = sp.issparse(self.X)
-        dtype = np.dtype(np.float64) if precise or sparse else self.X.dtype
+        dtype = np.dtype(np.float64) if centering.precise or sparse else self.X.dtype
         out = np.zeros((self.n_features, self.n_features))
-        if sparse or near:
+        if sparse or centering.near:
+            # X'X minus the part of the mean: X is not copied
             add_products(out, self.X, self.weights, dtype)
-            return mirrored(add_outer(out, -total, mean))
-        center = mean.astype(dtype)
+            return mirrored(add_outer(out, -centering.total, centering.mean))
+        center = centering.mean.astype(dtype)
         for rows in batches(self.n_rows, PASS_ROWS):
             weights = None if self.weights is None else self.weights[rows]
             add_products(out, self.X[rows] - center, weights, dtype)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 if TYPE_CHECKING:
     from semfs._typing import Float64, Floats, Indices, Mask, Matrix
     from semfs.labels import Labels
+    from semfs.rows.centering import Centering
 
     #: Features of a subset of the samples (s, m), their codes (s,), and weights (s,) or None.
     SampledColumns = tuple[Floats, Indices, Floats | None]
@@ -59,35 +60,12 @@ class RowSource(Protocol):
         """Bytes of memory that the samples take; 0 for sources beyond memory."""
         ...
 
-    def gram_columns(
-        self,
-        columns: Indices,
-        mean: Float64,
-        total: float,
-        *,
-        far: bool,
-        precise: bool,
-    ) -> Float64:
-        """Return ``columns`` (d, b) of the scatter matrix about the mean (d,), in float64.
-
-        ``total`` is the weight of all samples. ``far`` says that a mean is many standard
-        deviations from zero, ``precise`` that products of float32 must be taken in float64.
-        """
+    def gram_columns(self, columns: Indices, centering: Centering) -> Float64:
+        """Return ``columns`` (d, b) of the scatter matrix about the mean, in float64."""
         ...
 
-    def scatter(
-        self,
-        mean: Float64,
-        total: float,
-        *,
-        precise: bool,
-        near: bool = False,
-    ) -> Float64:
-        """Return the scatter matrix (d, d) about the mean.
-
-        ``near`` says that the means are so close to zero that they may be subtracted from
-        X'X afterward, which saves a copy of X.
-        """
+    def scatter(self, centering: Centering) -> Float64:
+        """Return the scatter matrix (d, d) about the mean, in float64."""
         ...
 
     def keep_classes(self, mask: Mask) -> Self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,7 @@ from semfs.rows.memory import N_SAMPLED_SPARSE, MemoryRows
 
 if TYPE_CHECKING:
     from semfs._typing import Float64, Indices, Matrix
+    from semfs.rows.centering import Centering
     from semfs.rows.source import ClusterModel
     from semfs.rows.sums import Accumulator
 
@@ -30,15 +31,7 @@ class StreamedRows(BlockSource):
         """Return the sums over all samples; none of them are kept."""
         return self.accumulate_blocks(matrix=matrix, precise=precise)
 
-    def gram_columns(
-        self,
-        columns: Indices,
-        mean: Float64,
-        total: float,
-        *,
-        far: bool,
-        precise: bool,
-    ) -> Float64:
+    def gram_columns(self, columns: Indices, centering: Centering) -> Float64:
         """Return columns (d, b) of the scatter matrix about the mean, in float64."""
         out = np.zeros((self.n_features, len(columns)))
         # scatter about a common mean adds up over blocks
@@ -46,7 +39,7 @@ class StreamedRows(BlockSource):
             rows = MemoryRows(block.X, block.codes, block.weights)
             weights = block.weights
             block_total = float(rows.n_rows if weights is None else weights.sum())
-            out += rows.gram_columns(columns, mean, block_total, far=far, precise=precise)
+            out += rows.gram_columns(columns, replace(centering, total=block_total))
         return out
 
     def rows_at(self, rows: Indices) -> Matrix:
