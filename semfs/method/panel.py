@@ -53,6 +53,11 @@ class Panel:
     feasible: Mask | None = None
     relaxed: Mapping[str, Panel] = field(default_factory=dict)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the number of features is all that the panel asks for."""
+        return self.demands is None and self.unit_of is None
+
     def most_features(self, d: int) -> int:
         """Return a number of features that no panel exceeds."""
         if self.n_units is not None:

@@ -417,10 +417,10 @@ def _stability(report: PanelReport) -> Section:
     )
     ruled = [name for name in PANEL_RULES if any(s.startswith(name) for s in report.rules)]
     if ruled:
-        text += (
-            f" Rules of the whole panel ({', '.join(ruled)}) took no part: "
-            f"the {words.features} were selected one by one."
-        )
+        text += f" All rules held every time ({', '.join(ruled)})"
+        if "min_per_class" in ruled:
+            text += f"; markers were demanded of the {words.classes} that were drawn"
+        text += "."
     columns = [
         words.feature,
         "frequency",

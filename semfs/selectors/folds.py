@@ -18,7 +18,10 @@ from semfs._typing import Float64, Indices, Mask, Matrix
 from semfs.attributes import AttributeTable
 from semfs.method.batches import is_corrected, remove_batches
 from semfs.method.moments import Moments
+from semfs.method.panel import Panel
 from semfs.method.penalty import penalty_unit
+from semfs.rows import Preprocessing
+from semfs.rows.preprocess import NO_PREPROCESSING
 from semfs.selectors.candidates import user_candidates
 from semfs.selectors.seen_objective import attribute_targets, seen_objective
 from semfs.selectors.solving import solve
@@ -54,6 +57,10 @@ class ClassFolds:
         Number of features that the search on a fold looks at.
     keep : array of int
         Features that are candidates in all folds, besides those that settings include.
+    preprocessing : Preprocessing, optional
+        What was done to the data: windows of levels are in the units from before.
+    unit_of : array of int of shape (d,), optional
+        The group of each feature; groups are candidates as a whole.
     """
 
     def __init__(
@@ -65,9 +72,12 @@ class ClassFolds:
         names: Sequence[str] | None,
         n_candidates: int,
         keep: Indices | Sequence[int] = (),
+        preprocessing: Preprocessing = NO_PREPROCESSING,
+        unit_of: Indices | None = None,
     ) -> None:
         """Sum up the groups of classes; see the class for the parameters."""
         self.moments = moments
+        self.unit_of = unit_of
         #: The sums before batches are removed: of pairs (class, batch), or of the classes.
         self.uncorrected = moments
         #: Class of each pair, if there are batches.
@@ -80,7 +90,7 @@ class ClassFolds:
         self.table = table
         self.settings = settings
         first = settings[0]  # all settings include and exclude the same features
-        self.limits = user_candidates(first, moments, names)
+        self.limits = user_candidates(first, moments, names, preprocessing)
         self.keep = np.union1d(self.limits.forced, np.asarray(keep, dtype=np.intp))
         # classes with the same column of the masks are in one group
         self.groups = np.unique(trains, axis=1, return_inverse=True)[1].reshape(-1)
@@ -104,8 +114,12 @@ class ClassFolds:
         """Return the features that the search on these training classes looks at, ascending."""
         return self._screenings[train.tobytes()].columns
 
-    def paths(self, train: Mask) -> list[Indices]:
-        """Return the first features of each setting on the training classes (C,) of a fold."""
+    def paths(self, train: Mask, panel: Panel | None = None) -> list[Indices]:
+        """Return the first features of each setting on the training classes (C,) of a fold.
+
+        With rules of a panel, which are about the candidates of the fold, return the features
+        of that panel.
+        """
         screening = self._screenings[train.tobytes()]
         fold = self._fold(train, screening.columns)
         table = self.table.rows_of(fold.classes)
@@ -127,8 +141,11 @@ class ClassFolds:
             objective = seen_objective(
                 semfs, fold, targets[kind], gamma=gamma, penalty_scale=scale
             )
-            solution = solve(semfs, objective, [], limits)
+            solution = solve(semfs, objective, [], limits, panel=panel)
             n_selected = min(semfs.n_features_to_select, n_selectable)
+            if panel is not None:
+                # groups differ in size, budgets in reach
+                n_selected = int(np.count_nonzero(solution.s))
             paths.append(screening.columns[solution.order[:n_selected]])
         return paths
 
@@ -219,10 +236,23 @@ class ClassFolds:
         # the best of each ranking, then the second best of each, …
         turns = np.stack(rankings, axis=1).ravel()
         turns = turns[allowed[turns]]
-        found = dict.fromkeys([*self.keep.tolist(), *turns.tolist()])
+        found = np.array([*dict.fromkeys([*self.keep.tolist(), *turns.tolist()])], np.intp)
         n_kept = max(n_candidates, len(self.keep))
-        columns = np.sort(np.array(list(found)[:n_kept], dtype=np.intp))
+        if self.unit_of is None:
+            columns = np.sort(found[:n_kept])
+        else:
+            columns = self._whole_groups(found, n_kept)
         return Screening(columns, penalty_units)
+
+    def _whole_groups(self, features: Indices, n_features: int) -> Indices:
+        """About so many features, ascending: those of the groups that come first."""
+        assert self.unit_of is not None
+        sizes = np.bincount(self.unit_of)
+        units = np.array([*dict.fromkeys(self.unit_of[features].tolist())], np.intp)
+        n_kept = len(np.unique(self.unit_of[self.keep]))
+        within = np.cumsum(sizes[units]) <= n_features
+        units = units[: max(int(within.sum()), n_kept)]
+        return np.flatnonzero(np.isin(self.unit_of, units))
 
     def _diagonal_moments(self, train: Mask, within: list[Float64]) -> Moments:
         """Moments of the training classes, of all features, without a scatter matrix."""

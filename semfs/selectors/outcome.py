@@ -79,7 +79,7 @@ class Outcome:
         """Number of features to keep."""
         problem = self.problem
         panel = problem.rules.panel
-        if panel is None or (panel.demands is None and panel.unit_of is None):
+        if panel is None or panel.is_plain:
             return min(problem.n_select, problem.candidates.n_selectable)
         # groups differ in size, budgets in reach
         return int(np.count_nonzero(self.solution.s))

@@ -134,12 +134,10 @@ def _rules(
     names: Sequence[str] | None,
 ) -> PanelRules:
     """The rules of the panel, with unseen classes where their means are predicted."""
-    unseen = None
-    if params.min_per_class or params.capacity is not None:
-        # Descriptions of unseen classes may have been found of no use; then their predicted
-        # means are no ground for demands.
-        unseen = None if knowledge.unseen_problem is None else knowledge.unseen
-    levels = ClassLevels.of(moments, data.preprocessing, table, unseen)
+    # Descriptions of unseen classes may have been found of no use; then their predicted means
+    # are no ground for demands.
+    unseen = None if knowledge.unseen_problem is None else knowledge.unseen
+    levels = ClassLevels.of_fit(params, moments, data.preprocessing, table, unseen)
     rules = panel_rules(
         params,
         levels,

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import beta
 from sklearn.base import clone
 
-from semfs._typing import Float64, Indices
+from semfs._typing import Float64, Indices, Mask
 from semfs.method.batches import uncorrected_rows
+from semfs.method.demands import feasible_panel
 from semfs.method.moments import Moments
+from semfs.method.panel import Panel
 from semfs.rows import in_memory
+from semfs.selectors.candidates import user_candidates
 from semfs.selectors.folds import ClassFolds
+from semfs.selectors.rules.class_levels import ClassLevels
+from semfs.selectors.rules.panel_maker import panel_rules
 from semfs.system import import_optional
 from semfs.validation import class_weights
 
@@ -46,6 +53,7 @@ def selection_counts(
 ) -> Float64:
     """Return how often each feature (d,) is selected when classes are drawn with replacement.
 
+    Rules of the panel hold on every bootstrap; markers are demanded of the drawn classes.
     NaN for features that are not candidates, because their frequency is not known.
     """
     n_classes = len(moments.classes)
@@ -55,6 +63,7 @@ def selection_counts(
     table = fitted.class_table_
     names = getattr(fitted, "feature_names_in_", None)
     all_classes = np.ones(n_classes, dtype=bool)
+    panel = _panel_of(fitted, moments, names)
     n_candidates = max(BOOTSTRAP_CANDIDATES, BOOTSTRAP_CANDIDATES_PER_FEATURE * len(selected))
     folds = ClassFolds(
         moments,
@@ -64,7 +73,11 @@ def selection_counts(
         names,
         n_candidates,
         keep=selected,
+        preprocessing=fitted._preprocessing(),
+        unit_of=None if panel is None else panel.unit_of,
     )
+    if panel is not None:
+        panel = _among_candidates(panel, folds.candidates(all_classes), selected)
     weights = class_weights(fitted.class_weight, moments.classes, moments.counts)
     if weights is None:
         weights = np.ones(n_classes)
@@ -79,9 +92,57 @@ def selection_counts(
         # a class that is drawn twice gets twice its weight: no sample is copied
         drawn = (times * weights).tolist()
         semfs.class_weight = dict(zip(moments.classes.tolist(), drawn))
-        counts[folds.paths(all_classes)[0]] += 1
+        of_drawn = None if panel is None else _for_drawn_classes(panel, times > 0)
+        counts[folds.paths(all_classes, of_drawn)[0]] += 1
         n_done += 1
     return counts
+
+
+def _panel_of(fitted: Any, moments: Moments, names: Sequence[str] | None) -> Panel | None:
+    """The rules of the panel of a fitted SemFS; None if it has none."""
+    preprocessing = fitted._preprocessing()
+    # Described unseen classes are in the rules if the fit used them, which its notes say.
+    is_used = ", used" in fitted.knowledge_.get("unseen classes", "")
+    unseen = fitted.new_table_ if is_used else None
+    levels = ClassLevels.of_fit(fitted, moments, preprocessing, fitted.class_table_, unseen)
+    candidates = user_candidates(fitted, moments, names, preprocessing)
+    rules = panel_rules(
+        fitted,
+        levels,
+        candidates.allowed,
+        candidates.constant,
+        candidates.forced,
+        candidates.ruled_out,
+        names,
+    )
+    if rules.panel is None or rules.panel.is_plain:
+        return None
+    return rules.panel
+
+
+def _among_candidates(panel: Panel, features: Indices, selected: Indices) -> Panel:
+    """The same rules among some features (m,), the selected ones among them."""
+    units = features if panel.unit_of is None else np.unique(panel.unit_of[features])
+    found = panel.restricted_to(features, units)
+    if found.demands is None:
+        return found
+    # The panel that was selected satisfies all demands, unless these are other samples.
+    chosen = selected if panel.unit_of is None else panel.unit_of[selected]
+    feasible: Mask | None = np.isin(units, chosen)
+    if not found.demands.met_by(feasible):
+        feasible = feasible_panel(found.demands)
+    return replace(found, feasible=feasible)
+
+
+def _for_drawn_classes(panel: Panel, drawn: Mask) -> Panel:
+    """The same rules without demands for markers of the classes (C,) that were not drawn."""
+    demands = panel.demands
+    if demands is None or not len(demands.needs):
+        return panel
+    # Seen classes come first; what is demanded of described unseen ones stays.
+    needs = demands.needs.copy()
+    needs[: len(drawn)][~drawn] = 0.0
+    return replace(panel, demands=replace(demands, needs=needs))
 
 
 def stability_table(

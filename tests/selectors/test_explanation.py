@@ -52,21 +52,85 @@ def test_the_text_has_a_line_per_feature_with_names(explanation):
     assert repr(explanation) == str(explanation)
 
 
-def test_stability_is_the_frequency_over_refits_on_drawn_classes():
+def class_means(X, y):
+    return np.array([X[y == c].mean(axis=0) for c in np.unique(y)])
+
+
+def highest_means(X, y):
+    return class_means(X, y).max(axis=0)
+
+
+def capacity_below(X, y, k):
+    """A capacity that the panel without rules exceeds by a little."""
+    plain = SemFS(k).fit(X, y).support_
+    return 0.98 * float(class_means(X, y)[:, plain].sum(axis=1).max())
+
+
+@pytest.mark.parametrize(
+    ("k", "rules"),
+    [
+        (4, {}),
+        (2, {"groups": list("aabbccddeeff")}),
+        (None, {"costs": np.arange(1.0, 13.0), "budget": 15.0}),
+        (2, {"groups": list("aabbccddeeff"), "costs": np.arange(1.0, 13.0), "budget": 21.0}),
+        (4, {"capacity": None}),
+        (4, {"max_level": None, "include": [2]}),
+    ],
+)
+def test_stability_is_the_frequency_over_refits_on_drawn_classes(k, rules):
     X, y, A = make_problem(n=200, d=12, C=6)
-    selector = SemFS(4, A).fit(X, y)
+    X = X - X.min() if "capacity" in rules else X
+    rules = {**rules, "capacity": capacity_below(X, y, k)} if "capacity" in rules else rules
+    if "max_level" in rules:
+        rules = {**rules, "max_level": float(np.median(highest_means(X, y)))}
+    selector = SemFS(k, A, **rules).fit(X, y)
     found = selector.explain(n_bootstraps=15, random_state=3)
     rng, counts = np.random.default_rng(3), np.zeros(12)
     for _ in range(15):
         times = np.bincount(rng.integers(0, 6, 6), minlength=6) / np.bincount(y)
-        drawn = SemFS(4, A, class_weight=dict(enumerate(times))).fit(X, y)
-        counts[drawn.order_[:4]] += 1
+        drawn = SemFS(k, A, class_weight=dict(enumerate(times)), **rules).fit(X, y)
+        counts[drawn.support_] += 1
     expected = {f"x{j}": counts[j] / 15 for j in range(12)}
     for name, row in found.stability.iterrows():
         assert_allclose(row["frequency"], expected[name])
         assert row["low"] <= row["frequency"] <= row["high"]
     assert_allclose(found.features["frequency"], [expected[n] for n in found.features.index])
     assert found.n_bootstraps == 15
+
+
+def test_markers_are_demanded_of_the_classes_that_are_drawn():
+    """Class 4 has two markers that no gain asks for: they enter whenever it is drawn."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(5), 40)
+    X = rng.normal(size=(200, 12))
+    for c in range(4):
+        X[y == c, 2 * c : 2 * c + 2] += 6.0
+    X[:, 8] += X[:, 0] - X[:, 2]
+    X[y == 4, 10] += 1.6
+    X[y == 4, 11] += 1.5
+    selector = SemFS(7, min_per_class=1).fit(X, y)
+    found = selector.explain(n_bootstraps=60, random_state=1).stability
+    rng = np.random.default_rng(1)
+    draws = [rng.integers(0, 5, 5) for _ in range(60)]
+    is_drawn = np.mean([4 in draw for draw in draws])
+    either = found.reindex(["x10", "x11"])["frequency"].fillna(0.0)
+    assert either.max() >= is_drawn / 2
+    assert either.sum() >= is_drawn
+    without = SemFS(7).fit(X, y).explain(n_bootstraps=60, random_state=1).stability
+    assert without.reindex(["x10", "x11"])["frequency"].fillna(0.0).sum() < is_drawn
+
+
+def test_groups_are_candidates_of_bootstraps_as_a_whole():
+    X, y = complementary_problem(600, d=2600)
+    groups = [f"g{j // 4}" for j in range(2600)]
+    selector = SemFS(3, groups=groups).fit(X, y)
+    counts = selection_counts(
+        selector, np.flatnonzero(selector.support_), Moments.from_data(X, y), 3, 0
+    )
+    tested = np.isfinite(counts).reshape(-1, 4)
+    assert (tested.all(axis=1) == tested.any(axis=1)).all()
+    assert tested.any(axis=1).sum() == 500
+    assert np.nansum(counts) == 3 * 3 * 4
 
 
 def complementary_problem(n_copies, d=3300):

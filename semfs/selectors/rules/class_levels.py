@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -31,7 +32,7 @@ class ClassLevels:
         preprocessing: Preprocessing,
         table: AttributeTable | None = None,
         unseen: AttributeTable | None = None,
-    ) -> ClassLevels:
+    ) -> Self:
         """Return the levels of the seen classes, and of the unseen ones if they are given."""
         means = moments.means
         classes = moments.classes.tolist()
@@ -48,6 +49,22 @@ class ClassLevels:
             means = means / unit
             deviation = deviation / unit
         return cls(classes, len(moments.classes), means, deviation)
+
+    @classmethod
+    def of_fit(
+        cls,
+        params: RuleParameters,
+        moments: Moments,
+        preprocessing: Preprocessing,
+        table: AttributeTable,
+        unseen: AttributeTable | None,
+    ) -> Self:
+        """Return the levels that the rules of a fit are about.
+
+        ``unseen`` are the described classes whose means the fit predicted.
+        """
+        wanted = bool(params.min_per_class) or params.capacity is not None
+        return cls.of(moments, preprocessing, table, unseen if wanted else None)
 
     def markers(self, features: Indices | None = None) -> Mask:
         """Return which features (C, d) mark which class; of some features (C, k)."""
