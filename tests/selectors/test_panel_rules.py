@@ -377,3 +377,16 @@ def test_a_group_half_included_and_half_excluded_is_refused(planted):
     selector = SemFS(2, groups=devices, include=[0], exclude=[1])
     with pytest.raises(ValueError, match="which is in a group with"):
         selector.fit(X, y)
+
+
+@pytest.mark.parametrize("rule", [{"exclude": [1]}, {"candidates": [0, *range(2, 12)]}])
+def test_an_excluded_constant_feature_keeps_its_group_out(rule, planted):
+    """It was selected in secret, and another group lost a feature for it."""
+    X, y = planted
+    X[:, 1] = 3.0
+    groups = [j // 2 for j in range(12)]
+    ruled = selected(SemFS(3, groups=groups, **rule).fit(X, y))
+    assert not ruled & {0, 1}
+    assert len(ruled) == 6
+    with pytest.raises(ParameterError, match="whole group"):
+        SemFS(3, groups=groups, include=[0], **rule).fit(X, y)

@@ -60,7 +60,10 @@ def panel_rules(
             panel = Panel(k, relaxed={"include": Panel(k)})
             rules = replace(rules, panel=panel)
         return rules
-    maker = _PanelMaker(params, levels, allowed, constant, forced, names)
+    excluded = np.zeros(d, dtype=bool)
+    for features in ruled_out.values():
+        excluded[features] = True
+    maker = _PanelMaker(params, levels, allowed & ~constant, excluded, forced, names)
     return maker.rules(rules)
 
 
@@ -71,16 +74,20 @@ class _PanelMaker:
         self,
         params: RuleParameters,
         levels: ClassLevels,
-        allowed: Mask,
-        constant: Mask,
+        varying: Mask,
+        excluded: Mask,
         forced: Indices,
         names: Sequence[str] | None,
     ) -> None:
-        """Find the units, and which of them may or must be in the panel."""
+        """Find the units, and which of them may or must be in the panel.
+
+        ``varying`` (d,) are features that may be selected and have more than one value,
+        ``excluded`` (d,) those that other rules keep out.
+        """
         self.params = params
         self.levels = levels
         self.names = names
-        d = len(allowed)
+        d = len(varying)
         self.unit_of: Indices | None = None
         self.labels: Sequence[Any] | None = names
         unit_of = np.arange(d)
@@ -96,14 +103,13 @@ class _PanelMaker:
         forced_mask = np.zeros(d, dtype=bool)
         forced_mask[forced] = True
         self.forced = self.per_unit(forced_mask[None])[0] > 0.0
-        # an excluded feature keeps its whole group out
-        is_out = ~allowed & ~constant
-        is_candidate = allowed & ~constant
-        has_candidate = self.per_unit(is_candidate[None])[0] > 0.0
+        # An excluded feature keeps its whole group out, also if it has one value only.
+        is_out = excluded & ~forced_mask
+        has_candidate = self.per_unit(varying[None])[0] > 0.0
         has_excluded = self.per_unit(is_out[None])[0] > 0.0
         self.available = has_candidate & ~has_excluded
         self.available |= self.forced
-        self._check_forced_groups(unit_of, forced_mask, is_out & ~forced_mask)
+        self._check_forced_groups(unit_of, forced_mask, is_out)
         self.count = self._count(d)
 
     def _check_forced_groups(self, unit_of: Indices, forced: Mask, is_out: Mask) -> None:
