@@ -22,6 +22,10 @@ ROUNDING = 1e-9
 LONGEST_DECISION = 60.0
 #: Units beyond those needed that are looked at before all of them are.
 SPARE_UNITS = 8
+#: Seconds, and share of the answer, within which the nearest limits are looked for: they are
+#: advice in a message, and any limits that some panel keeps are good advice.
+LONGEST_ADVICE = 10.0
+ADVICE_GAP = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,3 +307,53 @@ def _optimum(
     panel = np.zeros(len(demands.available), dtype=bool)
     panel[units] = answer.x[:n_units] > 0.5
     return panel, np.round(answer.x[n_units:], 6)
+
+
+def smallest_stretch(demands: Demands, stretched: Mask) -> float | None:
+    """Return by what to multiply some limits (r,) so that a panel satisfies all demands.
+
+    It is the smallest such factor, to 1 %. None if none was found.
+
+    Examples
+    --------
+    >>> anything, nothing = np.ones(3, dtype=bool), np.zeros(3, dtype=bool)
+    >>> use, none = np.array([[3.0, 2.0, 1.0]]), np.zeros((0, 3))
+    >>> demands = Demands(anything, nothing, 2, use, np.array([2.0]), none, np.zeros(0))
+    >>> round(smallest_stretch(demands, np.array([True])), 6)
+    1.5
+    """
+    # With x in {0, 1} for the units and the factor t ≥ 0:
+    # minimize   t
+    # subject to usage x − t·limit ≤ 0 for stretched limits, usage x ≤ most for the others,
+    # supply x ≥ needs,  1'x = count,  x = 1 for forced units.
+    units = np.flatnonzero(demands.available | demands.forced)
+    n_units = len(units)
+    if (demands.limits[stretched] <= 0.0).any():
+        return None  # nothing times a factor stays nothing
+    rows = np.vstack([demands.usage, demands.supply, np.ones((1, len(demands.available)))])
+    factor = np.zeros((len(rows), 1))
+    factor[: len(stretched), 0] = np.where(stretched, -demands.limits, 0.0)
+    n_least = 0 if demands.count is None else demands.count
+    n_most = n_units if demands.count is None else demands.count
+    no_least = np.full(len(demands.limits), -np.inf)
+    low = np.concatenate([no_least, demands.needs, [n_least]])
+    no_most = np.full(len(demands.needs), np.inf)
+    high = np.concatenate([np.where(stretched, 0.0, demands.most), no_most, [n_most]])
+    answer = milp(
+        np.append(np.zeros(n_units), 1.0),
+        constraints=LinearConstraint(
+            sp.csr_array(np.hstack([rows[:, units], factor])), low, high
+        ),
+        integrality=np.append(np.ones(n_units), 0.0),
+        bounds=Bounds(
+            np.append(demands.forced[units].astype(float), 0.0),
+            np.append(np.ones(n_units), np.inf),
+        ),
+        options={"time_limit": LONGEST_ADVICE, "mip_rel_gap": ADVICE_GAP},
+    )
+    if answer.x is None:
+        return None
+    # What the units really use, because the solver's factor is rounded.
+    found = units[answer.x[:n_units] > 0.5]
+    used = demands.usage[stretched][:, found].sum(axis=1)
+    return float((used / demands.limits[stretched]).max(initial=0.0))

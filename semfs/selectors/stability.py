@@ -128,10 +128,10 @@ def _among_candidates(panel: Panel, features: Indices, selected: Indices) -> Pan
         return found
     # The panel that was selected satisfies all demands, unless these are other samples.
     chosen = selected if panel.unit_of is None else panel.unit_of[selected]
-    feasible: Mask | None = np.isin(units, chosen)
-    if not found.demands.met_by(feasible):
-        feasible = feasible_panel(found.demands)
-    return replace(found, feasible=feasible)
+    is_chosen = np.isin(units, chosen)
+    if found.demands.met_by(is_chosen):
+        return replace(found, feasible=is_chosen)
+    return replace(found, feasible=feasible_panel(found.demands))
 
 
 def _for_drawn_classes(panel: Panel, drawn: Mask) -> Panel:

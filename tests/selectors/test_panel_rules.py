@@ -1,5 +1,7 @@
 """Rules of a panel in SemFS: parameters, refusals, reports, and data in all forms."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -261,7 +263,8 @@ def test_capacity_is_kept_in_every_class(planted):
     one = SemFS(5, capacity={2: 12.0}).fit(X, y)
     assert means[2, one.support_].sum() <= 12.0
     with pytest.raises(
-        ParameterError, match=r"does not suffice for 5 features. At most . features"
+        ParameterError,
+        match=r"does not suffice for 5 features. .* would do. At most . features are",
     ):
         SemFS(5, capacity=9.0).fit(X, y)
     with pytest.raises(ParameterError, match="signals of 0 or more"):
@@ -353,8 +356,54 @@ def test_a_capacity_that_is_too_small_names_its_class():
     rng = np.random.default_rng(0)
     y = np.repeat(["ant", "bee", "cow"], 20)
     X = rng.random((60, 8)) + 5.0
-    with pytest.raises(ValueError, match="capacity of cow does not suffice"):
+    with pytest.raises(ValueError, match="capacity of class cow does not suffice"):
         SemFS(4, capacity={"cow": 1.0}).fit(X, y)
+
+
+def advised(error, pattern):
+    """The number that a message names."""
+    return float(re.search(pattern, str(error.value))[1])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_limits_that_a_refusal_names_are_enough_and_hardly_less_is(seed, planted):
+    X, y = planted
+    X = np.abs(X)
+    rng = np.random.default_rng(seed)
+    costs = rng.uniform(1.0, 9.0, 12)
+    budget = {"costs": costs, "budget": 1.0}
+    include = {"include": [int(np.argmax(costs))]}
+    with pytest.raises(ParameterError) as error:
+        SemFS(4, **budget, **include).fit(X, y)
+    enough = advised(error, r"they cost ([\d.]+) or more")
+    bought = SemFS(4, costs=costs, budget=enough, **include).fit(X, y)
+    assert bought.support_.sum() == 4
+    with pytest.raises(ParameterError, match="budget"):
+        SemFS(4, costs=costs, budget=0.998 * enough, **include).fit(X, y)
+    with pytest.raises(ParameterError) as error:
+        SemFS(6, capacity=1.0, min_per_class=1).fit(X, y)
+    enough = advised(error, r"([\d.]+) would do")
+    assert SemFS(6, capacity=enough, min_per_class=1).fit(X, y).coverage_.min() >= 1
+    with pytest.raises(ParameterError, match=r"capacity|min_per_class"):
+        SemFS(6, capacity=0.98 * enough, min_per_class=1).fit(X, y)
+    limits = {0: 1.0, 3: 2.0}
+    with pytest.raises(ParameterError) as error:
+        SemFS(5, capacity=limits).fit(X, y)
+    factor = advised(error, r"([\d.]+) times as much would do")
+    more = {label: factor * limit for label, limit in limits.items()}
+    assert SemFS(5, capacity=more).fit(X, y).support_.sum() == 5
+
+
+def test_a_budget_too_small_for_markers_names_one_that_is_enough(planted):
+    X, y = planted
+    costs = np.ones(12)
+    costs[[10, 11]] = 20.0
+    with pytest.raises(ParameterError, match="markers of every class") as error:
+        SemFS(6, costs=costs, budget=10.0, min_per_class=1).fit(X, y)
+    enough = advised(error, r"raise the budget to ([\d.]+)\.")
+    found = SemFS(6, costs=costs, budget=enough, min_per_class=1).fit(X, y)
+    assert found.coverage_.min() >= 1
+    assert "It can be at most 0" not in str(error.value)
 
 
 def test_a_budget_that_buys_nothing_is_refused():

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from semfs.method.demands import Demands, cheapest_panel, feasible_panel, shortfalls
+from semfs._typing import Mask
+from semfs.method.demands import (
+    Demands,
+    cheapest_panel,
+    feasible_panel,
+    shortfalls,
+    smallest_stretch,
+)
 from semfs.selectors.rules.class_levels import ClassLevels
 from semfs.selectors.rules.feature_values import class_capacity
 from semfs.selectors.rules.parameters import RuleParameters
@@ -51,15 +60,16 @@ class Refusal:
         n_most = None if most is None else int(most.sum())
         wanted = "the included features"
         if demands.count is not None:
-            wanted = f"{demands.count} {self.what}"
+            wanted = _counted(demands.count, self.what)
         without_capacity = demands.without(usage=~is_budget)
         if self.n_budget and feasible_panel(without_capacity) is None:
             no_limit = demands.without(usage=np.ones(len(demands.limits), dtype=bool))
             # The first limit is the budget, so its usage are the costs.
             cheapest = cheapest_panel(no_limit, demands.usage[0])
             cost = 0.0 if cheapest is None else float(demands.usage[0][cheapest].sum())
+            least = _rounded_up(cost)
             message = (
-                f"of {self.params.budget:g} does not buy {wanted}: they cost {cost:g} or more."
+                f"of {self.params.budget:g} does not buy {wanted}: they cost {least} or more."
             )
             return ParameterError("budget", f"{message} {_buys(n_most, self.what)}")
         # Only classes with a finite capacity have a limit, in their order.
@@ -70,9 +80,21 @@ class Refusal:
             for place, c in enumerate(limited.tolist())
             if _too_small(demands, self.n_budget + place)
         ]
-        of = f"of {listed(alone)} " if alone else ""
-        message = f"{of}does not suffice for {wanted}. {_buys(n_most, self.what)}"
-        return ParameterError("capacity", message)
+        of = f"of class {listed(alone)} " if len(alone) == 1 else ""
+        if len(alone) > 1:
+            of = f"of the classes {listed(alone)} "
+        message = f"{of}does not suffice for {wanted}. {self._enough(~is_budget)}"
+        return ParameterError("capacity", f"{message}{_buys(n_most, self.what)}")
+
+    def _enough(self, stretched: Mask) -> str:
+        """The nearest capacity that would do, in words; nothing if none is known."""
+        factor = smallest_stretch(self.demands, stretched)
+        if factor is None:
+            return ""
+        capacity = self.params.capacity
+        if isinstance(capacity, Mapping):
+            return f"{_rounded_up(factor)} times as much would do. "
+        return f"{_rounded_up(factor * float(capacity))} would do. "
 
     def _of_quota(self, m: int) -> ParameterError:
         """Markers of all classes do not go together with the number, budget or capacity."""
@@ -95,11 +117,22 @@ class Refusal:
         enough = cheapest_panel(replace(demands, count=None), np.ones(len(demands.available)))
         remedy = _at_most(largest)
         if enough is not None and count is not None and int(enough.sum()) > count:
-            n_enough = int(enough.sum())
-            remedy = f"{remedy} Or select {n_enough} {self.what}."
-        of = f"{count} {self.what}" if count is not None else "what the budget buys"
+            remedy = f"{remedy} Or select {_counted(int(enough.sum()), self.what)}."
+        elif self.n_budget:
+            remedy += self._dearer()
+        of = _counted(count, self.what) if count is not None else "what the budget buys"
         message = f"is {m}: {of} cannot hold so many markers of every class.{shown} {remedy}"
         return ParameterError("min_per_class", message)
+
+    def _dearer(self) -> str:
+        """The smallest budget that buys all that is demanded, in words."""
+        demands = self.demands
+        is_budget = np.arange(len(demands.limits)) < self.n_budget
+        cheapest = cheapest_panel(demands.without(usage=is_budget), demands.usage[0])
+        if cheapest is None:
+            return ""
+        cost = float(demands.usage[0][cheapest].sum())
+        return f" Or raise the budget to {_rounded_up(cost)}."
 
 
 def _too_small(demands: Demands, row: int) -> bool:
@@ -113,11 +146,25 @@ def _too_small(demands: Demands, row: int) -> bool:
 
 
 def _at_most(number: int) -> str:
-    return f"It can be at most {number}."
+    return f"It can be at most {number}." if number else "Set it to 0, or relax other rules."
 
 
 def _buys(n_most: int | None, what: str) -> str:
     """How many units are possible."""
     if n_most is None:
-        return "No panel is possible at all. Include fewer features."
-    return f"At most {n_most} {what} are possible."
+        return "The included features alone exceed it; include fewer, or raise it."
+    if n_most == 0:
+        return f"None of the {what} fits."
+    verb = "is" if n_most == 1 else "are"
+    return f"At most {_counted(n_most, what)} {verb} possible."
+
+
+def _counted(n: int, what: str) -> str:
+    """A number of features or groups: "1 feature", "2 features"."""
+    return f"{n} {what}" if n != 1 else f"{n} {what.removesuffix('s')}"
+
+
+def _rounded_up(value: float) -> str:
+    """A number of four digits that is not below a value, so that it can be used as it is."""
+    digits = 3 - math.floor(math.log10(value)) if value > 0.0 else 0
+    return f"{math.ceil(value * 10.0**digits * (1.0 - 1e-12)) / 10.0**digits:.10g}"
