@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils import check_array
 
 if TYPE_CHECKING:
     from semfs._typing import Indices, Mask, Matrix
+
+Number = TypeVar("Number", bound=np.generic)
 
 # Seed of all draws of samples: the same data give the same samples, from memory and from files.
 SAMPLE_SEED = 0
@@ -43,6 +46,16 @@ def batches(n: int, step: int) -> Iterator[slice]:
     """Yield slices of at most ``step`` that cover range(n)."""
     for start in range(0, n, step):
         yield slice(start, min(start + step, n))
+
+
+def take_columns(M: npt.NDArray[Number], columns: Indices) -> npt.NDArray[Number]:
+    """Return the columns M[:, columns] (C, b) of a dense array (C, d), row by row in memory.
+
+    NumPy's indexing goes through M column by column. Where the length of a row is a power of
+    two, all of them meet in a few places of the processor's cache, and that takes ten times as
+    long.
+    """
+    return np.take(M, columns, axis=1)
 
 
 def draw_rows(mask: Mask, n: int) -> Indices:

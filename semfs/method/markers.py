@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from semfs._typing import Float64, Mask
+from semfs._typing import Float64, Indices, Mask
+from semfs.arrays import batches, take_columns
 from semfs.method.moments import Moments
 
 #: A feature marks a class whose mean exceeds that of the other classes by this many standard
@@ -12,6 +13,8 @@ from semfs.method.moments import Moments
 LEAST_DIFFERENCE = 1.0
 #: … if the class is among so many of the highest ones.
 HIGHEST_CLASSES = 2
+#: Classes whose means are copied at once.
+CLASSES_AT_ONCE = 64
 
 
 def class_markers(means: Float64, deviation: Float64) -> Mask:
@@ -43,11 +46,15 @@ def class_markers(means: Float64, deviation: Float64) -> Mask:
     return np.asarray(is_high & (means >= lowest))
 
 
-def within_deviation(moments: Moments) -> Float64:
-    """Return the standard deviation (d,) of each feature within classes."""
-    between = np.zeros(moments.n_features)
-    # class by class, because all of them together take as much memory as the means
-    for count, mean in zip(moments.counts, moments.means):
-        between += count * (mean - moments.mean) ** 2
-    within = np.maximum(moments.scatter_diag - between, 0.0)
+def within_deviation(moments: Moments, features: Indices | None = None) -> Float64:
+    """Return the standard deviation of each feature within classes (d,); of some (k,)."""
+    if features is None:
+        features = np.arange(moments.n_features)
+    between = np.zeros(len(features))
+    overall = moments.mean[features]
+    # a few classes at once, because all of them take as much memory as the means
+    for classes in batches(len(moments.counts), CLASSES_AT_ONCE):
+        means = take_columns(moments.means[classes], features)
+        between += moments.counts[classes] @ (means - overall) ** 2
+    within = np.maximum(moments.scatter_diag[features] - between, 0.0)
     return np.sqrt(within / moments.total)

@@ -23,7 +23,7 @@ from semfs._typing import (
     Mask,
     Matrix,
 )
-from semfs.arrays import batches, canonical, quiet_overflow
+from semfs.arrays import batches, canonical, quiet_overflow, take_columns
 from semfs.labels import encode_labels, label_array
 from semfs.rows import as_matrix
 from semfs.rows.centering import Centering
@@ -315,7 +315,7 @@ class Moments:
         if subset is None:
             return None
         E, codes, weights = subset
-        means = self.means[:, features]
+        means = take_columns(self.means, features)
         for rows in batches(len(E), ESTIMATE_ROWS):
             E[rows] -= means[codes[rows]]
         if weights is not None:

@@ -25,7 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from semfs._typing import Float64, Floats, Indices
-from semfs.arrays import quiet_overflow
+from semfs.arrays import quiet_overflow, take_columns
 from semfs.method.columns import NearCopies, ScatterColumns
 from semfs.method.factor import Factor
 from semfs.method.moments import Moments
@@ -373,9 +373,10 @@ class Objective:
 
     def columns(self, features: Indices) -> Float64:
         """Columns (d, b) of G, in one pass over X and without a d × d matrix."""
-        out = self.scatter_columns(features, precise=self.precise).copy()
+        # in the layout of the products, each column in one piece
+        out = self.scatter_columns(features, precise=self.precise).copy(order="K")
         for R, w in self._class_terms(slice(None)):
-            weighted = R[:, features] * w[:, None]
+            weighted = take_columns(R, features) * w[:, None]
             out += (weighted.T @ R).T
         for weight, v in self._mean_terms():
             out += weight * np.outer(v, v[features])
@@ -389,7 +390,7 @@ class Objective:
         out = self.moments.within_estimate(features)
         if out is None:
             return None
-        R = self._class_root[:, features]
+        R = take_columns(self._class_root, features)
         R *= np.sqrt((1.0 + self.alpha) * self._count_ratio).astype(R.dtype)[:, None]
         out += R.T @ R
         for weight, v in self._mean_terms():
@@ -406,9 +407,9 @@ class Objective:
         """
         constant = self.moments.constant()[features].any()
         if gram is None or constant or self.alpha > LARGEST_SAFE_ALPHA:
-            R = self._moment_root[:, features].astype(np.float64)
+            R = take_columns(self._moment_root, features).astype(np.float64)
             return self.scatter_columns(features, precise=False)[features] - R.T @ R
-        R = self._class_root[:, features].astype(np.float64)
+        R = take_columns(self._class_root, features).astype(np.float64)
         out = gram - (1.0 + self.alpha) * (R.T @ (self._count_ratio[:, None] * R))
         for weight, v in self._mean_terms():
             out -= weight * np.outer(v[features], v[features])

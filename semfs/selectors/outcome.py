@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from semfs._typing import Float64, Indices
+from semfs.arrays import take_columns
 from semfs.method.batches import is_corrected
 from semfs.method.moments import Moments
 from semfs.method.quadratic import Solution
@@ -55,7 +56,7 @@ class Outcome:
             # b = mean(A) − mean(X)' diag(s) W
             intercept=target_mean - (center * solution.s)[used] @ coef,
             objective=solution.objective,
-            class_means=moments.means[:, selected],
+            class_means=take_columns(moments.means, selected),
             within=within / moments.total,
             table=problem.table,
             knowledge=knowledge.notes,

@@ -62,7 +62,7 @@ class Problem:
         table = align_attributes(params.attributes, moments.classes)
         if params.attributes is not None:
             warn_of_constant_attributes(table)
-        check_range_of_attributes(moments, table.values)
+            check_range_of_attributes(moments, table.values)
         targets, basis = attribute_targets(params, table)
         objective = seen_objective(params, moments, targets)
         candidates = user_candidates(params, moments, feature_names, data.preprocessing)

@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 
 from semfs._typing import Float64, Indices, Label, Mask
+from semfs.arrays import take_columns
 from semfs.attributes import AttributeTable
 from semfs.method.class_means import MeanModel
 from semfs.method.markers import class_markers, within_deviation
@@ -21,9 +22,9 @@ class ClassLevels:
     """Class means in the units of the data, those of unseen classes predicted."""
 
     classes: list[Label]  # seen ones first
-    n_seen: int
     means: Float64  # (C, d)
-    deviation: Float64  # (d,) within classes
+    moments: Moments  # of the seen classes, preprocessed
+    unit: Float64 | None = None  # (d,), what preprocessing divided features by; None: nothing
 
     @classmethod
     def of(
@@ -40,15 +41,18 @@ class ClassLevels:
             model = MeanModel.fit(table.values, moments.means)
             means = np.vstack([means, model.predict(unseen.values)])
             classes = [*classes, *unseen.classes.tolist()]
-        deviation = within_deviation(moments)
-        if preprocessing.scale is not None:
-            # Preprocessing multiplied features by their scale; dividing by it gives the units
-            # of the data. A feature that was multiplied by 0 has no unit to restore.
-            scale = np.asarray(preprocessing.scale, dtype=np.float64)
-            unit = np.where(scale > 0.0, scale, 1.0)
-            means = means / unit
-            deviation = deviation / unit
-        return cls(classes, len(moments.classes), means, deviation)
+        if preprocessing.scale is None:
+            return cls(classes, means, moments)
+        # Preprocessing multiplied features by their scale; dividing by it gives the units of
+        # the data. A feature that was multiplied by 0 has no unit to restore.
+        scale = np.asarray(preprocessing.scale, dtype=np.float64)
+        unit = np.where(scale > 0.0, scale, 1.0)
+        return cls(classes, means / unit, moments, unit)
+
+    @property
+    def n_seen(self) -> int:
+        """Number of seen classes, which come first."""
+        return len(self.moments.classes)
 
     @classmethod
     def of_fit(
@@ -69,8 +73,11 @@ class ClassLevels:
     def markers(self, features: Indices | None = None) -> Mask:
         """Return which features (C, d) mark which class; of some features (C, k)."""
         if features is None:
-            return class_markers(self.means, self.deviation)
-        return class_markers(self.means[:, features], self.deviation[features])
+            features = np.arange(self.means.shape[1])
+        deviation = within_deviation(self.moments, features)
+        if self.unit is not None:
+            deviation = deviation / self.unit[features]
+        return class_markers(take_columns(self.means, features), deviation)
 
     def highest(self) -> Float64:
         """Return the largest class mean of each feature (d,)."""
