@@ -7,7 +7,6 @@ names the layer, ``raw`` or the gene symbols to use.
 from __future__ import annotations
 
 import platform
-import warnings
 from collections.abc import Mapping
 from numbers import Real
 from pathlib import Path
@@ -33,6 +32,7 @@ from semfs.validation import (
     check_integer,
     did_you_mean,
     listed,
+    warn_user,
 )
 
 if TYPE_CHECKING:
@@ -324,7 +324,7 @@ def _at_most(n_genes: float | None, n_features: int) -> float | None:
     if not isinstance(n_genes, Real) or n_genes <= n_features:
         return n_genes
     message = f"n_genes={n_genes} is greater than the number of genes, {n_features}."
-    warnings.warn(f"{message} All of them are kept.", stacklevel=3)
+    warn_user(f"{message} All of them are kept.")
     return n_features
 
 
@@ -351,7 +351,7 @@ def warn_of_other_names() -> None:
         "so the results are in raw.var only. "
         "Name the column of raw.var that holds the names used in var."
     )
-    warnings.warn(ParameterWarning("gene_symbols", message), stacklevel=3)
+    warn_user(ParameterWarning("gene_symbols", message))
 
 
 # ---- checks of cells and classes ------------------------------------------------------
@@ -379,10 +379,10 @@ def without_rare_classes(
     found = f": {len(rare)} classes have fewer than {limit} samples: {shown}."
     if min_samples is None:
         remedy = f"Each counts as much as a large class. Set it to {limit} to leave them out."
-        warnings.warn(ParameterWarning(parameter, f"{found} {remedy}"), stacklevel=3)
+        warn_user(ParameterWarning(parameter, f"{found} {remedy}"))
         return labels
     problem = ParameterWarning(parameter, f"{found} Their samples are not used.")
-    warnings.warn(problem, stacklevel=3)
+    warn_user(problem)
     return labels.leave_out([labels.classes[c] for c in rare])
 
 
@@ -402,13 +402,12 @@ def warn_if_scaled(reader: Reader, others: list[str]) -> None:
     remedy = "Use log-normalized values instead"
     if others:
         remedy += f"; other matrices are: {listed(others)}"
-    warnings.warn(
+    warn_user(
         ParameterWarning(
             "layer",
             ": the cells look standardized (negative values, mean 0, variance 1), "
             f"so that all genes vary alike. {remedy}.",
-        ),
-        stacklevel=3,
+        )
     )
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import difflib
 import numbers
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -72,6 +74,25 @@ class ParameterTypeError(ParameterProblem, TypeError):
 
 class ParameterWarning(ParameterProblem, UserWarning):
     """A parameter has a value that is allowed but probably not meant."""
+
+
+def warn_user(message: str | Warning) -> None:
+    """Warn with the line of the user's code that led here.
+
+    That is the nearest one outside this package and scikit-learn, whose pipelines and
+    searches call `fit` for the user. Python shows a message once for each such line.
+    """
+    level = 1
+    frame = sys._getframe()
+    while frame.f_back is not None and _is_library_code(frame):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, stacklevel=level)
+
+
+def _is_library_code(frame: FrameType) -> bool:
+    package = frame.f_globals.get("__name__", "").partition(".")[0]
+    return package in ("semfs", "sklearn")
 
 
 def check_option(name: str, value: object, allowed: tuple[str, ...]) -> None:

@@ -194,6 +194,14 @@ def test_only_rows_asks_which_row_source_it_has():
     assert found == []
 
 
+def test_warnings_are_given_by_the_function_that_finds_the_line_of_the_user():
+    found = []
+    for module in modules():
+        if module.name != "validation.py" and "warnings.warn(" in module.text:
+            found.append(module.name)
+    assert found == []
+
+
 # ---- how a page reads -----------------------------------------------------------------
 
 

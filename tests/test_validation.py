@@ -6,7 +6,10 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from sklearn.feature_selection import VarianceThreshold
+from sklearn.pipeline import make_pipeline
 
+from semfs import SemFS, SemFSCV
 from semfs.feature_names import resolve_features, split_names
 from semfs.validation import (
     ParameterError,
@@ -164,3 +167,19 @@ def test_infinities_of_both_signs_are_refused_without_a_runtime_warning(values):
         warnings.simplefilter("error", RuntimeWarning)
         with pytest.raises(ValueError, match="contains"):
             check_all_finite(X)
+
+
+# ---- warnings ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [SemFS(2), SemFSCV(2), make_pipeline(VarianceThreshold(), SemFS(2))],
+    ids=["SemFS", "SemFSCV", "in a pipeline"],
+)
+def test_a_warning_names_the_line_of_the_user_that_led_to_it(selector, problem):
+    X, y, _ = problem
+    X[:, 0] *= 1000.0
+    with pytest.warns(UserWarning, match="will dominate the selection") as caught:
+        selector.fit(X, y)
+    assert {warning.filename for warning in caught} == {__file__}

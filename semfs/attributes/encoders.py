@@ -7,7 +7,6 @@ import logging
 import os
 import re
 import textwrap
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from semfs._typing import ArrayLike, Float64, PathLike
 from semfs.attributes.names import clean_name
 from semfs.io.safety import FileError, file_errors, open_existing, unpacked
 from semfs.system import import_optional
-from semfs.validation import check_distinct
+from semfs.validation import check_distinct, warn_user
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -200,7 +199,7 @@ def _average_words(path: Path, texts: list[str]) -> Float64:
         if len(unknown) > 10:
             shown += ", …"
         # The warning points at the caller of encode_class_names.
-        warnings.warn(f"{len(unknown)} words have no vector: {shown}.", stacklevel=4)
+        warn_user(f"{len(unknown)} words have no vector: {shown}.")
     return np.array(rows)
 
 

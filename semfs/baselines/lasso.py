@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from semfs._typing import AttributesLike, Float64, Floats
 from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
 from semfs.constraints import Above, AtLeast, OneOf, WholeNumber
+from semfs.validation import warn_user
 
 #: Entries of W above which a looser tolerance must do; a fit then takes minutes.
 MANY_COEFFICIENTS = 1_000_000
@@ -118,18 +118,16 @@ class LassoSelector(Baseline):
     def _warn(self, scores: Float64) -> None:
         """Warn of a fit that has not converged, and of fewer features than wanted."""
         if self.gap_ > LARGE_GAP:
-            warnings.warn(
+            message = (
                 f"LassoSelector stopped after {self.n_iter_} iterations at a relative duality "
-                f"gap of {self.gap_:.1e}. Raise max_iter or lam.",
-                ConvergenceWarning,
-                stacklevel=4,
+                f"gap of {self.gap_:.1e}. Raise max_iter or lam."
             )
+            warn_user(ConvergenceWarning(message))
         n_nonzero = np.count_nonzero(scores)
         if n_nonzero < min(self._n_wanted(len(scores)), len(scores)):
-            warnings.warn(
+            warn_user(
                 f"Only {n_nonzero} features have a non-zero coefficient at lam={self.lam:g}; "
-                "the others are ranked by residual correlation. Lower lam to get more.",
-                stacklevel=4,
+                "the others are ranked by residual correlation. Lower lam to get more."
             )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +16,7 @@ from sklearn.utils import check_random_state
 from semfs._typing import Float64, Floats, Indices, RandomState
 from semfs.baselines.base import Baseline, Training
 from semfs.constraints import Above, OneOf, WholeNumber
+from semfs.validation import warn_user
 
 #: Added to the Gram matrix in the direction solve only, as in the original.
 LARS_RIDGE = 1e-3
@@ -232,10 +232,9 @@ def spectral_embedding(W: sp.csr_array, n_components: int) -> tuple[Float64, Flo
     n_parts = V.shape[1]  # components of the graph
     n_first = first.shape[1]
     if n_parts > 1:
-        warnings.warn(
+        warn_user(
             f"The neighbor graph falls into {n_parts} components: the first {n_first} "
-            "coordinates only separate them. Raise n_neighbors.",
-            stacklevel=3,
+            "coordinates only separate them. Raise n_neighbors."
         )
     values = np.ones(n_first)
     vectors = first

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from sklearn.utils import check_random_state
 from semfs._typing import AttributesLike, Float64, Floats, Indices, RandomState
 from semfs.baselines.base import Baseline, Training, break_ties, standardize_columns
 from semfs.constraints import Above, AtLeast, OneOf, WholeNumber
+from semfs.validation import warn_user
 
 #: Samples up to which all pairs are compared in every step, and samples per step above that.
 LARGEST_FULL_BATCH = 4000
@@ -110,11 +110,10 @@ class WkNN(Baseline):
         slope = self._descend(X, data)
         self.n_iter_ = len(self.objective_)
         if not self.weights_.any():
-            warnings.warn(
+            warn_user(
                 f"The penalties drove all weights to 0 in {self.n_iter_} of {self.max_iter} "
                 "steps; features are ranked by the last slope of the loss. Lower lambda0 "
-                "first.",
-                stacklevel=3,
+                "first."
             )
         return break_ties(self.weights_, -slope)
 

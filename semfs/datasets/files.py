@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,7 +19,7 @@ from semfs.io.reader import check_matrix
 from semfs.io.safety import FileError, file_errors, open_existing
 from semfs.rows import open_blocks
 from semfs.system import import_optional
-from semfs.validation import check_all_finite
+from semfs.validation import check_all_finite, warn_user
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,7 +99,7 @@ def load_table(
     if not labeled.all():
         n_unlabeled = int((~labeled).sum())
         message = f"{path}: {n_unlabeled} unlabeled samples are left out."
-        warnings.warn(message, stacklevel=2)
+        warn_user(message)
         X = X[labeled]
         labels = labels.used()
     values = X.data if sparse.issparse(X) else X

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from semfs.io.tenx import unique_names
 from semfs.io.zarr import ZarrStore, is_zarr
 from semfs.labels import Labels
 from semfs.system import import_optional
-from semfs.validation import ParameterWarning, check_option
+from semfs.validation import ParameterWarning, check_option, warn_user
 
 if TYPE_CHECKING:
     import h5py
@@ -362,7 +361,7 @@ def check_counts(reader: Reader, normalize: bool) -> None:
     if normalize:
         if not are_whole and not are_unlogged:
             message = "expects counts, but these values are not counts. Leave it out."
-            warnings.warn(ParameterWarning("normalize", message), stacklevel=3)
+            warn_user(ParameterWarning("normalize", message))
         return
     are_counts = are_whole and (
         largest > LARGE_COUNT or largest > COUNT_TAIL * float(values.mean())
@@ -379,4 +378,4 @@ def check_counts(reader: Reader, normalize: bool) -> None:
         "log1p (in select_genes, open_blocks, load_table or the command), or use a layer "
         "that went through sc.pp.normalize_total and sc.pp.log1p."
     )
-    warnings.warn(ParameterWarning("normalize", message), stacklevel=3)
+    warn_user(ParameterWarning("normalize", message))

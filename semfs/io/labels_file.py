@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import warnings
 from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from semfs.io.npy import read_npy
 from semfs.io.reader import NO_LABEL_TEXTS, Reader, Request
 from semfs.io.safety import FileError, file_errors, open_existing, unpacked
 from semfs.labels import Labels
-from semfs.validation import ParameterWarning
+from semfs.validation import ParameterWarning, warn_user
 
 #: Lines of a label file as lists of cells.
 Table = list[list[str]]
@@ -64,7 +63,7 @@ def labels_in_file(
             f": {where} has text that means no label: {shown}. These samples are "
             "unlabeled. If they are a class, give other text here."
         )
-        warnings.warn(ParameterWarning("no_label", message), stacklevel=3)
+        warn_user(ParameterWarning("no_label", message))
     return labels
 
 
@@ -153,7 +152,7 @@ def _joined(path: Path, table: Table, row_names: Sequence[str]) -> list[Hashable
     missing = [name for name in row_names if name not in label_of]
     extra = [name for name in label_of if name not in known]
     if missing or extra:
-        warnings.warn(_join_report(path, len(row_names), missing, extra), stacklevel=4)
+        warn_user(_join_report(path, len(row_names), missing, extra))
     return [label_of.get(name) for name in row_names]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -36,7 +35,7 @@ from semfs.io.safety import FileError, check_declared_size, file_errors
 from semfs.io.spill import spilled_reader
 from semfs.labels import Labels
 from semfs.system import import_optional
-from semfs.validation import MOST_COLUMNS, check_distinct, did_you_mean, listed
+from semfs.validation import MOST_COLUMNS, check_distinct, did_you_mean, listed, warn_user
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,10 +112,7 @@ def open_table(
             "label per sample."
         )
     if reader.texts:
-        warnings.warn(
-            f"ignored non-numeric columns: {_listed(reader.texts, 5)}.",
-            stacklevel=2,
-        )
+        warn_user(f"ignored non-numeric columns: {_listed(reader.texts, 5)}.")
     labels = None if name is None else reader.labels(request.no_label)
     return reader, labels
 

@@ -6,7 +6,6 @@ Cell Ranger writes genes × cells: a folder of ``matrix.mtx``, ``features.tsv`` 
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Iterable
 from functools import partial
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from semfs.io.safety import unpacked
+from semfs.validation import warn_user
 
 if TYPE_CHECKING:
     from semfs.io.reader import Reader
@@ -104,8 +104,7 @@ def _first_column(path: Path) -> list[str]:
 
 
 def _warn_of_length(path: Path, n_lines: int, expected: str) -> None:
-    warnings.warn(
+    warn_user(
         f"{path} has {n_lines} lines, but there are {expected}, which "
-        "therefore get no names. Correct or remove the file.",
-        stacklevel=4,
+        "therefore get no names. Correct or remove the file."
     )

@@ -11,7 +11,6 @@ The samples themselves are never changed or copied.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,7 +23,7 @@ from scipy.linalg import pinvh
 from semfs._typing import Float64, Indices, Label, Mask, Matrix
 from semfs.labels import LabelArray, Labels, encode_labels, label_array
 from semfs.method.moments import Moments
-from semfs.validation import listed
+from semfs.validation import listed, warn_user
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -380,7 +379,7 @@ def check_batches(pairs: Pairs, refuse: bool = True) -> None:
         )
     else:
         text += " What separates them from others may be the batch."
-    warnings.warn(text, stacklevel=6)
+    warn_user(text)
 
 
 # ---- corrected samples ----------------------------------------------------------------

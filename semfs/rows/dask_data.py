@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,7 +13,7 @@ from semfs.io.reader import working_dtype
 from semfs.labels import UNLABELED, Labels
 from semfs.rows.cluster import CHUNK_ROWS_PER_FEATURE, ChunkRows
 from semfs.rows.plan import ReadPlan
-from semfs.validation import check_weights
+from semfs.validation import check_weights, warn_user
 
 if TYPE_CHECKING:
     from semfs._typing import Indices, Matrix
@@ -128,7 +127,7 @@ def _split_frame(frame: DaskFrame, y: Any) -> tuple[DaskArray, Any, list[str]]:
         shown = ", ".join(ignored[:5])
         if len(ignored) > 5:
             shown += f" and {len(ignored) - 5} more"
-        warnings.warn(f"Ignored non-numeric columns: {shown}.", stacklevel=4)
+        warn_user(f"Ignored non-numeric columns: {shown}.")
     if not features:
         raise ValueError(f"X has no column of numbers, out of {len(columns)}.")
     dtype = working_dtype(*(frame.dtypes[c] for c in features))

@@ -5,7 +5,6 @@ Products are taken in the precision of the data, block by block, and added up in
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +16,7 @@ from semfs.arrays import batches
 from semfs.labels import encode_labels, label_array
 from semfs.rows.threads import in_threads
 from semfs.system import memory_limit
-from semfs.validation import check_all_finite
+from semfs.validation import check_all_finite, warn_user
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -184,10 +183,9 @@ def without_lost(diag: Float64, mean: Float64, total: float) -> Float64:
     lost = diag <= total * (mean / LOST) ** 2
     affected = np.flatnonzero(lost & (diag != 0.0))
     if len(affected):
-        warnings.warn(
+        warn_user(
             f"column {affected[0]} of sparse X (perhaps others too) is treated as constant, as "
-            f"its mean is {LOST:.0e} times its spread or more. Subtract it, or make X dense.",
-            stacklevel=2,
+            f"its mean is {LOST:.0e} times its spread or more. Subtract it, or make X dense."
         )
     return np.where(lost, 0.0, diag)
 

@@ -6,7 +6,6 @@ features must solve as well, and a sentence for ``knowledge_`` that states what 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ from semfs.method.objective import Objective
 from semfs.method.quadratic import Quadratic
 from semfs.selectors.training_checks import classes_alike
 from semfs.selectors.unlabeled_classes import UnlabeledClasses, unlabeled_classes
-from semfs.validation import ParameterError
+from semfs.validation import ParameterError, warn_user
 
 if TYPE_CHECKING:
     from semfs.selectors.inputs.unlabeled_rows import UnlabeledRows, UnlabeledStream
@@ -70,7 +69,7 @@ def further_knowledge(
         if unseen_problem is not None:
             others = f"the {n_seen} seen and {n_unseen} described classes"
         elif not isinstance(params.target_attributes, str):
-            warnings.warn(f"target_attributes was {note}.", stacklevel=5)
+            warn_user(f"target_attributes was {note}.")
 
     clusters = UnlabeledClasses(0, np.zeros(0, dtype=np.intp))
     if unlabeled is not None:

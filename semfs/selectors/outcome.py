@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +16,7 @@ from semfs.selectors.calibration_sample import CalibrationSample
 from semfs.selectors.fitted import Fitted, NormalEquations
 from semfs.selectors.inputs.number_range import RESCALE
 from semfs.selectors.problem import Problem
+from semfs.validation import warn_user
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,11 +134,10 @@ class Outcome:
         # Equal scores in the order of the columns: sorting found nothing to go by.
         in_column_order = (np.diff(solution.order) > 0).all()
         if len(allowed_scores) > 1 and in_column_order and not np.ptp(allowed_scores):
-            warnings.warn(
+            warn_user(
                 "all features score alike and stay in the order of the columns: the classes "
                 "do not differ in them, or the penalty, the weights or the step size are too "
-                "large.",
-                stacklevel=6,
+                "large."
             )
         # a feature of one value may be selected with its group
         group = np.where(candidates.constant & (solution.s == 0.0), 2, 1)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import html
 import inspect
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -32,7 +31,7 @@ from semfs.selectors.inputs.labeled import Samples
 from semfs.selectors.inputs.matrix import training_matrix, without_text_columns
 from semfs.selectors.inputs.nonfinite import place_of_nan
 from semfs.selectors.selected_columns import selected_blocks
-from semfs.validation import ParameterWarning
+from semfs.validation import ParameterWarning, warn_user
 
 #: Features shown in a notebook; get_feature_names_out() has the rest.
 SHOWN_FEATURES = 200
@@ -161,7 +160,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
                 f"select from ({n_selectable}). All of them are kept."
             )
             warning = ParameterWarning("n_features_to_select", message)
-            warnings.warn(warning, stacklevel=4)
+            warn_user(warning)
 
     # ---- transform -------------------------------------------------------------------
 

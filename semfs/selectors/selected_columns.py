@@ -6,7 +6,6 @@ where they have names, and samples are preprocessed as those of the fit were.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,7 @@ from semfs.rows.dask_data import dask_blocks, lazy_rows
 from semfs.rows.device import to_numpy
 from semfs.selectors.inputs.kind import Kind, classify
 from semfs.selectors.inputs.matrix import training_matrix
-from semfs.validation import ParameterError, check_all_finite, check_option, listed
+from semfs.validation import ParameterError, check_all_finite, check_option, listed, warn_user
 
 if TYPE_CHECKING:
     from semfs.selectors.ranking import RankingSelector
@@ -194,10 +193,9 @@ def _warn_of_missing(names: LabelArray, present: Mask) -> None:
     if not present.any():
         message = f"has none of the {len(missing)} selected features."
         raise ParameterError("X", message)
-    warnings.warn(
+    warn_user(
         f"X lacks {len(missing)} of {len(names)} selected features, "
-        f"which predictions ignore: {listed(missing)}.",
-        stacklevel=5,
+        f"which predictions ignore: {listed(missing)}."
     )
 
 

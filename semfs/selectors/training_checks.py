@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +11,7 @@ from semfs.attributes import AttributeTable, constant_attributes
 from semfs.feature_names import feature_name
 from semfs.method.moments import Moments
 from semfs.selectors.parameters import MethodParameters
-from semfs.validation import ParameterWarning, listed
+from semfs.validation import ParameterWarning, listed, warn_user
 
 #: Share of the total variance beyond which a few features are named: their unit may differ.
 DOMINANT_VARIANCE = 0.95
@@ -40,10 +39,9 @@ def warn_of_constant_attributes(table: AttributeTable) -> None:
     usual = len(table.names) / 2 if is_yes_or_no else 0
     if len(names) > usual:
         shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-        warnings.warn(
+        warn_user(
             f"{len(names)} of {len(table.names)} attributes are the same for all seen "
-            f"classes and teach nothing: {shown}.",
-            stacklevel=6,
+            f"classes and teach nothing: {shown}."
         )
 
 
@@ -65,7 +63,7 @@ def classes_alike(params: MethodParameters, table: AttributeTable) -> str:
         f": classes are described alike ({listed(alike)}), so features are not selected to "
         "separate them. Describe them differently, or set label_weight=1."
     )
-    warnings.warn(ParameterWarning("attributes", message), stacklevel=6)
+    warn_user(ParameterWarning("attributes", message))
     return ""
 
 
@@ -94,8 +92,7 @@ def warn_of_dominant_features(
         share = f"{reached[n - 1]:.0%}"
         text = f"{several} together have {share} of the variance of all features"
         remedy = "Exclude those that are not measurements"
-    warnings.warn(
+    warn_user(
         f"{text} and will dominate the selection. {remedy}; scale the features to unit "
-        "variance if their units differ.",
-        stacklevel=6,
+        "variance if their units differ."
     )

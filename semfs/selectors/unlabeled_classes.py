@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ from semfs.method.quadratic import Quadratic
 from semfs.rows import in_memory
 from semfs.selectors.cluster_moments import clusters_beyond_memory, clusters_in_memory
 from semfs.selectors.inputs.unlabeled_rows import UnlabeledRows, UnlabeledStream
+from semfs.validation import warn_user
 
 #: Fewer unlabeled samples are not clustered.
 FEWEST_TO_CLUSTER = 10
@@ -81,7 +81,7 @@ def unlabeled_classes(
     n_samples = unlabeled.n_used
     reason = _why_not_clustered(objective, unlabeled, n_clusters)
     if reason:
-        warnings.warn(f"Unlabeled samples were not used: {reason}.", stacklevel=6)
+        warn_user(f"Unlabeled samples were not used: {reason}.")
         return UnlabeledClasses(
             n_samples, np.full(unlabeled.n_labels, UNLABELED), why_not_used=reason
         )
@@ -154,11 +154,10 @@ def _warn_of_other_scale(seen: Moments, unlabeled: Moments) -> None:
     )
     if offset >= OTHER_OFFSET:
         difference += f" and are {offset:.2g} standard deviations away from them"
-    warnings.warn(
+    warn_user(
         f"The unlabeled samples seem to be on another scale: typically {difference}. Treat "
         "both alike; a pipeline transforms X_unlabeled as X only with "
-        'transform_input=["X_unlabeled"].',
-        stacklevel=7,
+        'transform_input=["X_unlabeled"].'
     )
 
 

@@ -20,7 +20,7 @@ from semfs.rows import column_places
 from semfs.rows.device import floating_dtypes
 from semfs.selectors.inputs.nonfinite import place_of_nan
 from semfs.system import memory_limit, size_text
-from semfs.validation import listed
+from semfs.validation import listed, warn_user
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -89,7 +89,7 @@ def without_text_columns(X: DataLike, *, warn: bool = False) -> Any:
         raise ValueError(f"X has no column of numbers, only {listed(texts)}.")
     if warn:
         message = f"ignored non-numeric columns of X: {listed(texts)}."
-        warnings.warn(message, stacklevel=2)
+        warn_user(message)
     return by_place[:, numeric]
 
 

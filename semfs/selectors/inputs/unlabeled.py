@@ -5,7 +5,6 @@ Their features are those of X, found by name where both have names.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -32,7 +31,7 @@ from semfs.selectors.inputs.matrix import FLOATS, without_text_columns
 from semfs.selectors.inputs.missing import fills_gaps
 from semfs.selectors.inputs.nonfinite import place_of_nan
 from semfs.selectors.inputs.unlabeled_rows import UnlabeledRows
-from semfs.validation import ParameterError, ParameterWarning, listed
+from semfs.validation import ParameterError, ParameterWarning, listed, warn_user
 
 
 def unlabeled_source(
@@ -115,13 +114,12 @@ def _unlabeled_in_memory(
     if present.all():
         return UnlabeledRows(checked[:, places], batches)
     lacking = [str(name) for name in np.asarray(known)[~present]]
-    warnings.warn(
+    warn_user(
         ParameterWarning(
             what,
             f"lacks {len(lacking)} of {len(known)} features: {listed(lacking)}. They are "
             "judged by the labeled samples alone.",
-        ),
-        stacklevel=2,
+        )
     )
     X = _spread(checked[:, places[present]], present)
     return UnlabeledRows(X, batches, present=present)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from semfs.selectors.persistence.format import (
 )
 from semfs.selectors.persistence.values import KINDS_OF_VALUES
 from semfs.selectors.seen_objective import squared_label_weight
+from semfs.validation import warn_user
 
 #: Parameters of SemFS and SemFSCV whose defaults changed after format 1, and what they were.
 DEFAULTS_OF_FORMAT_1: dict[str, Any] = {
@@ -126,10 +126,9 @@ def _params_of_format_1(
     if not weight or params.get("attributes") is None:
         return params
     if not isinstance(table, AttributeTable):
-        warnings.warn(
+        warn_user(
             f"label_weight={weight!r} is relative to the attributes since this file was "
-            "written: 1 means that both count the same. Set it again.",
-            stacklevel=2,
+            "written: 1 means that both count the same. Set it again."
         )
         return params
     unit = squared_label_weight(1.0, table.values)
