@@ -51,6 +51,12 @@ class ColumnCache:
         self.fetch(features)
         return np.column_stack([self._columns[j] for j in features])
 
+    def among(self, features: Indices) -> Float64:
+        """Return G (m, m) among some features, whose columns are fetched if necessary."""
+        self.fetch(features)
+        # G is symmetric: its columns are also its rows, which are faster to fill
+        return np.stack([self._columns[j][features] for j in features.tolist()])
+
 
 class NearCopies:
     """Features that nearly repeat others: their correlation exceeds a limit in absolute value.

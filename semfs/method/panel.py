@@ -298,7 +298,7 @@ def _restricted(
     features: Indices,
 ) -> Quadratic:
     """The same J for some features (m,), whose Gram columns are at hand."""
-    G = cache.stacked(features.tolist())[features]
+    G = cache.among(features)
 
     def columns(places: Indices) -> Float64:
         return G[:, places]

@@ -285,7 +285,7 @@ class Search:
         scores[selected] = decreases
         gram = np.zeros((0, 0))
         if self.selected:
-            gram = self.caches[0].stacked(self.selected)[selected]
+            gram = self.caches[0].among(selected)
         return Solution(
             s=self.is_selected.astype(float),
             V=self.factors[0].weights(selected),

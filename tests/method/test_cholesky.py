@@ -70,7 +70,9 @@ def test_a_restricted_copy_goes_on_as_the_whole_does():
 
 
 def test_columns_are_fetched_in_one_batch_and_none_twice():
-    G, requests = np.arange(25.0).reshape(5, 5), []
+    G = np.arange(25.0).reshape(5, 5)
+    G += G.T
+    requests = []
 
     def fetch(features):
         requests.append(features.tolist())
@@ -79,6 +81,7 @@ def test_columns_are_fetched_in_one_batch_and_none_twice():
     cache = ColumnCache(fetch)
     cache.fetch([3, 1])
     assert_allclose(cache.stacked([1, 4, 3]), G[:, [1, 4, 3]])
+    assert_allclose(cache.among(np.array([4, 1])), G[np.ix_([4, 1], [4, 1])])
     assert requests == [[3, 1], [4]]
     assert 3 in cache
     assert 0 not in cache
