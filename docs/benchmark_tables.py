@@ -69,6 +69,7 @@ def tables() -> dict[str, str]:
         "expect-predict": ("predict", expect_prediction),
         "expect-cost": ("atlas", expect_cost),
         "knowledge-methods": ("knowledge", _with_source(evidence.methods_table)),
+        "knowledge-choice": ("knowledge", evidence.choice_sentence),
         "knowledge-leads": ("knowledge", evidence.leads_table),
         "defaults-summary": ("confirmed", _with_source(evidence.defaults_summary)),
         "defaults-data": ("confirmed", evidence.defaults_data),

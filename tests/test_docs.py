@@ -7,6 +7,7 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("pandas")
@@ -301,6 +302,21 @@ def test_the_table_of_the_readme_is_that_of_an_independent_script():
         "SemFS, unlabeled",
     ]
     assert shown == [expected[name] for name in order]
+
+
+def test_rivals_are_chosen_on_the_other_splits_or_on_all():
+    evidence = load_module("evidence")
+    # ACC, NMI and seen accuracy of two rivals on three splits; the second one was lucky once.
+    steady = {"toy": [[0.5, 0.5, 0.0]] * 3}
+    lucky = {"toy": [[0.4, 0.4, 0.0], [0.45, 0.45, 0.0], [0.9, 0.9, 0.0]]}
+    scores = {
+        ("raw", name): {data: np.array(rows) for data, rows in rival.items()}
+        for name, rival in {"steady": steady, "lucky": lucky}.items()
+    }
+    others = evidence.best_rivals(scores, ["steady", "lucky"])["toy"][:, 0]
+    assert others.tolist() == [0.4, 0.45, 0.5]
+    every = evidence.best_rivals(scores, ["steady", "lucky"], on_all_splits=True)["toy"][:, 0]
+    assert every.tolist() == [0.4, 0.45, 0.9]
 
 
 def test_the_picture_of_the_leads_is_that_of_the_rows():

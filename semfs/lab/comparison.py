@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any, TypeAlias
 
 from scipy.special import stdtrit
+
+from semfs.lab.splits import seen_pair
 
 #: Measures of a clustering: column of a row, and title.
 METRICS = {"acc": "ACC", "nmi": "NMI"}
@@ -70,7 +72,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean of ``n`` paired differences with its confidence limits (None if n < 2)."""
+    """A mean of ``n`` paired differences with its confidence limits.
+
+    The limits are None where there is no spread to take them from, as with a single split.
+    """
 
     mean: float
     low: float | None
@@ -141,6 +146,45 @@ def paired_interval(differences: Sequence[float]) -> Interval:
     return Interval(mean, mean - half, mean + half, n)
 
 
+def interval_over_splits(
+    splits: Collection[str], statistic: Callable[[Collection[str]], float]
+) -> Interval:
+    """Return a statistic of class splits with its jackknife interval of 95 %.
+
+    One split is left out at a time; of a mean this gives Student's t interval. Splits that are
+    pairs of seen classes are not independent of each other, because they share classes: there
+    all pairs of one class are left out at a time.
+    """
+    mean = statistic(splits)
+    rests = _leave_one_out(splits)
+    n = len(rests)
+    if n < 2 or not all(rests):
+        return Interval(mean, None, None, len(splits))
+    without = [statistic(rest) for rest in rests]
+    center = fmean(without)
+    spread = math.fsum((value - center) ** 2 for value in without)
+    standard_error = math.sqrt((n - 1) / n * spread)
+    half = float(stdtrit(n - 1, UPPER_QUANTILE)) * standard_error
+    return Interval(mean, mean - half, mean + half, len(splits))
+
+
+def mean_over_splits(values: Mapping[str, float]) -> Interval:
+    """Return the mean of one value per class split, with its interval."""
+    return interval_over_splits(values, lambda splits: fmean(values[s] for s in splits))
+
+
+def _leave_one_out(splits: Collection[str]) -> list[list[str]]:
+    """The splits without each one of them; of pairs of seen classes without each class."""
+    pairs = {split: seen_pair(split) for split in splits}
+    if None in pairs.values():
+        return [[other for other in splits if other != split] for split in splits]
+    classes = sorted({label for pair in pairs.values() for label in pair or ()})
+    return [
+        [split for split, pair in pairs.items() if pair and label not in pair]
+        for label in classes
+    ]
+
+
 def curves(
     rows: Iterable[Row],
     metric: str,
@@ -187,7 +231,7 @@ def lead(
     }
     if not differences:
         raise ValueError(f"{label!r} and {other!r} share no finished split and k.")
-    return paired_interval(list(mean_by_split(differences).values()))
+    return mean_over_splits(mean_by_split(differences))
 
 
 def standings(rows: Iterable[Row], metric: str) -> Standings:
@@ -230,8 +274,9 @@ _Means: TypeAlias = Mapping[str, Mapping[str, float]]
 
 def _lead(means: _Means, label: str, other: str) -> Interval:
     """The lead of a method over another one that has the same splits."""
-    differences = [means[label][split] - means[other][split] for split in means[label]]
-    return paired_interval(differences)
+    return mean_over_splits(
+        {split: means[label][split] - means[other][split] for split in means[label]}
+    )
 
 
 def _standing(means: _Means, label: str, fair: Sequence[str]) -> Standing:

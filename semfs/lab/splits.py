@@ -36,6 +36,9 @@ FEWEST_SAMPLES = 2
 #: Name of the split that a data set itself defines.
 GIVEN = "given"
 
+#: Stands between the seen classes in the name of a split that is a pair of them.
+PAIR = "+"
+
 #: What `SplitData.with_preprocessing` can do to the samples.
 PREPROCESSINGS = ("raw", "standardized", "min-max", "unit rows")
 
@@ -261,9 +264,19 @@ def _pairs_of_seen_classes(
     order = np.random.RandomState(seed).permutation(len(pairs))[:n_splits]
     splits: Splits = {}
     for i in order:
-        name = "+".join(str(label) for label in pairs[i].seen)
+        name = PAIR.join(str(label) for label in pairs[i].seen)
         splits[name] = pairs[i].unseen.tolist()
     return splits
+
+
+def seen_pair(name: str) -> tuple[str, str] | None:
+    """Return the seen classes of a split that is a pair of them; of other splits None.
+
+    >>> seen_pair("cat+dog"), seen_pair("random-0")
+    (('cat', 'dog'), None)
+    """
+    first, _, second = name.partition(PAIR)
+    return (first, second) if second and PAIR not in second else None
 
 
 def random_splits(

@@ -1,30 +1,119 @@
 """What makes a claim of the paper confirmed, from rows of a store or of a results file."""
 
+import random
+from statistics import fmean
+
 import pytest
 from claim_rows import made_rows
 
 from semfs.lab.claims import all_claims, comparisons, sweeps
+from semfs.lab.claims.best_baseline import relative_lead
 from semfs.lab.claims.measured import flat, scores_of, times
-from semfs.lab.claims.rules import settled_at
+from semfs.lab.claims.rules import settled_at, stopped_at
+from semfs.lab.comparison import paired_interval
 
 
-def test_the_best_baseline_is_above_the_others_where_both_were_run():
-    # MCFS has one split only, the hardest one, where it is ahead of LASSO.
-    rows = made_rows({"SemFS": 0.6, "LASSO": 0.5, "Random": 0.4})
+def test_a_baseline_with_too_few_splits_is_not_the_best_one_but_nothing_is_confirmed():
+    # MCFS has one split only, where it is ahead of LASSO.
+    rows = made_rows({"SemFS": 0.65, "LASSO": 0.5, "Random": 0.4})
+    assert comparisons.headline(scores_of(rows)).verdict == "confirmed"
     rows += made_rows({"MCFS": 0.55}, 1)
-    best = comparisons.headline(scores_of(rows))
-    assert best.rows[0][1] == "MCFS"
-    assert best.verdict == "undecided"
+    claim = comparisons.headline(scores_of(rows))
+    assert claim.rows[0][1] == "LASSO (too few splits: MCFS)"
+    assert claim.verdict == "undecided"
+    # A lead that is too small stays so, whatever MCFS would do.
+    rows = made_rows({"SemFS": 0.55, "LASSO": 0.5}) + made_rows({"MCFS": 0.1}, 1)
+    assert comparisons.headline(scores_of(rows)).verdict == "not"
+
+
+def test_another_baseline_never_makes_the_lead_over_the_best_one_larger():
+    # Which of the two is better differs between the splits, and both are equal on average.
+    rows = made_rows({"SemFS": 0.6, "LASSO": 0.5, "MCFS": 0.5})
+    for i, (lasso, mcfs) in enumerate(zip(rows[10:20], rows[20:])):
+        lasso["acc"] += 0.1 * (-1) ** i
+        mcfs["acc"] -= 0.1 * (-1) ** i
+    both = comparisons.headline(scores_of(rows))
+    alone = comparisons.headline(scores_of(rows[:20]))
+    assert both.rows[0][2] == alone.rows[0][2]
+    assert both.rows[0][2].startswith("+20 % (")
+
+
+def test_the_lead_over_each_baseline_must_be_large():
+    rows = made_rows({"SemFS": 0.6, "LASSO": 0.45, "MCFS": 0.55, "Random": 0.2})
+    claim = comparisons.headline(scores_of(rows))
+    assert (claim.rows[0][1], claim.verdict) == ("MCFS", "not")
+    assert comparisons.headline(scores_of(rows[:20] + rows[30:])).verdict == "confirmed"
+
+
+def test_a_relative_lead_is_that_of_the_means():
+    rows = made_rows({"SemFS": 0.6, "LASSO": 0.5})
+    rows[0]["acc"] = 0.9
+    methods = scores_of(rows)["toy"]
+    found = relative_lead(methods, "SemFS", "LASSO", 20)
+    means = [fmean(row["acc"] for row in rows if row["method"] == m) for m in methods]
+    assert found.mean == pytest.approx(means[0] / means[1] - 1)
+    # The interval is close to that of the linearized ratio.
+    a, b = (methods[m]["acc"].values() for m in ("SemFS", "LASSO"))
+    linear = [x / means[1] - y * means[0] / means[1] ** 2 for x, y in zip(a, b)]
+    expected = paired_interval(linear)
+    assert found.high - found.low == pytest.approx(expected.high - expected.low, rel=0.02)
 
 
 def test_a_claim_that_holds_on_some_data_sets_is_confirmed_in_part():
-    rows = made_rows({"SemFS": 0.6, "a|b": 0.5})
+    rows = made_rows({"SemFS": 0.6, "LASSO": 0.5})
     assert comparisons.first_everywhere(scores_of(rows)).verdict == "confirmed"
-    rows += made_rows({"SemFS": 0.6, "a|b": 0.7}, dataset="other")
+    rows += made_rows({"SemFS": 0.6, "LASSO": 0.7}, dataset="other")
     claim = comparisons.first_everywhere(scores_of(rows))
     assert claim.verdict == "in part"
-    assert claim.sentence == "Confirmed on 1 of 2 data sets, refuted on 1."
-    assert claim.rows[1] == ["other", "–", "–", "a|b", "not"]
+    assert claim.sentence == "Confirmed on 1 of 2 pairs of data set and method, refuted on 1."
+    assert claim.rows[1] == ["other", "SemFS", "–", "–", "LASSO", "–", "not"]
+
+
+def test_selectors_that_the_paper_did_not_compare_with_are_named_and_refute_nothing():
+    rows = made_rows({"SemFS": 0.6, "LASSO": 0.5, "Variance": 0.7, "WkNN (oracle)": 0.8})
+    claim = comparisons.first_everywhere(scores_of(rows))
+    assert claim.rows == [["toy", "SemFS", "LASSO", "–", "–", "Variance", "confirmed"]]
+
+
+def test_the_headline_is_judged_with_tuned_baselines_too():
+    rows = made_rows({"SemFS": 0.65, "LASSO": 0.5, "LASSO (oracle)": 0.6})
+    fair, tuned = comparisons.comparison_claims(rows)[:2]
+    assert (fair.verdict, tuned.verdict) == ("confirmed", "not")
+    assert tuned.rows[0][1:3] == ["LASSO (oracle)", "+8 % (+8 to +8)"]
+
+
+@pytest.mark.parametrize(
+    ("mcfs", "verdict"), [(0.495, "confirmed"), (0.7, "confirmed"), (0.45, "not")]
+)
+def test_mcfs_is_comparable_if_it_is_a_little_worse_at_most(mcfs, verdict):
+    rows = made_rows({"MCFS": mcfs, "LASSO": 0.5})
+    assert comparisons.mcfs_against_supervised(scores_of(rows)).verdict == verdict
+    few = made_rows({"MCFS": mcfs, "LASSO": 0.5}, 4)
+    assert comparisons.mcfs_against_supervised(scores_of(few)).verdict == "undecided"
+
+
+def test_a_method_is_steadier_if_its_scores_spread_less_over_the_splits():
+    rows = made_rows({"SemFS": 0.5, "SemFS/c": 0.5})
+    rng = random.Random(0)
+    for ours, other in zip(rows[:10], rows[10:]):
+        luck = rng.gauss(0, 0.01)
+        ours["acc"], other["acc"] = 0.5 + luck, 0.5 + 4 * luck
+    claim = comparisons.steadier_than_center_loss(scores_of(rows))
+    assert claim.verdict == "confirmed"
+    assert claim.rows[0][1] == "4.00 (4.00 to 4.00)"
+    swapped = [
+        row | {"method": {"SemFS": "SemFS/c", "SemFS/c": "SemFS"}[row["method"]]}
+        for row in rows
+    ]
+    assert comparisons.steadier_than_center_loss(scores_of(swapped)).verdict == "not"
+    assert not comparisons.steadier_than_center_loss(scores_of(rows[:2] + rows[10:12])).is_run
+
+
+def test_each_row_of_a_table_has_its_own_verdict():
+    rows = made_rows({"MCFS": 0.5, "LASSO": 0.4, "WkNN": 0.6})
+    claim = comparisons.mcfs_against_supervised(scores_of(rows))
+    assert [row[-1] for row in claim.rows] == ["confirmed", "not"]
+    assert claim.verdict == "not"
 
 
 def test_baselines_tuned_on_the_test_count_with_their_best_point():
@@ -47,6 +136,30 @@ def test_the_growth_of_the_lead_is_its_slope_over_the_labeled_share():
     assert sweeps.labeled_share(rows[:30]).verdict == "undecided"
 
 
+@pytest.mark.parametrize(("labels", "verdict"), [(0.3, "confirmed"), (0.4, "not")])
+def test_the_lead_with_few_labels_is_that_of_the_smallest_share(labels, verdict):
+    scores = {"SemFS": 0.35, "ANOVA F": 0.3, "SemFS (labels)": labels, "Markers per class": 0.5}
+    rows = made_rows(scores, experiment="labeled-ratio", ratio=0.1)
+    rows += made_rows(scores | {"SemFS": 0.1}, experiment="labeled-ratio", ratio=1.0)
+    claim = sweeps.few_labels(rows)
+    assert claim.verdict == verdict
+    # Markers are shown for reference.
+    assert [row[-1] for row in claim.rows] == ["confirmed", verdict, "–"]
+
+
+def test_attributes_are_judged_for_each_method_of_the_paper():
+    scores = {"SemFS": 0.5, "SemFS (labels)": 0.4}
+    rows = made_rows(scores)
+    scores = {"LASSO (attributes)": 0.3, "LASSO (labels)": 0.4}
+    rows += made_rows(scores, experiment="attributes-vs-labels")
+    claim = sweeps.attributes_against_labels(rows)
+    assert claim.verdict == "in part"
+    assert [(row[1], row[-1]) for row in claim.rows] == [
+        ("SemFS", "confirmed"),
+        ("LASSO", "not"),
+    ]
+
+
 @pytest.mark.parametrize(("low", "verdict"), [(0.499, "confirmed"), (0.4, "not")])
 def test_equal_results_for_all_alpha_are_within_a_margin(low, verdict):
     rows = made_rows({"SemFS": low}, experiment="alpha", alpha=0.001)
@@ -55,11 +168,12 @@ def test_equal_results_for_all_alpha_are_within_a_margin(low, verdict):
     rows += made_rows({"SemFS": 0.1}, experiment="alpha", alpha=10.0)  # beyond the paper's
     claim = sweeps.alpha(rows)
     assert claim.verdict == verdict
-    assert f"is {0.5 - low:.3f} in ACC" in claim.sentence
+    assert f"in ACC: {0.5 - low:.3f};" in claim.sentence
 
 
 def test_an_objective_has_arrived_when_it_falls_by_less_than_a_hundredth():
-    assert settled_at([8.0, 4.0, 3.99, 3.989]) == 2
+    # The first value is that after the first iteration.
+    assert settled_at([8.0, 4.0, 3.99, 3.989]) == 3
     # Equal small steps have not arrived, however small they are.
     assert settled_at([8.0 - 1e-7 * i for i in range(30)]) is None
     row = {"experiment": "convergence", "dataset": "toy", "method": "SemFS as published"}
@@ -68,6 +182,9 @@ def test_an_objective_has_arrived_when_it_falls_by_less_than_a_hundredth():
     assert sweeps.iterations([slow]).verdict == "not"
     assert sweeps.iterations([fast, slow]).verdict == "in part"
     assert "1 of 2 runs" in sweeps.iterations([fast, slow]).sentence
+    # A program stops at once where the steps are very small, too.
+    assert stopped_at(slow["objective"]) == 2
+    assert "would stop by then in 1 of 1" in sweeps.iterations([slow]).sentence
 
 
 @pytest.mark.parametrize(("power", "verdict"), [(1.0, "confirmed"), (2.0, "not")])
@@ -138,6 +255,12 @@ def test_times_of_one_number_of_samples_are_averaged():
     assert times(rows) == {"SemFS": [(5, 2.0), (50, 4.0)]}
 
 
+def test_a_method_that_sees_a_sample_says_so_beside_its_times():
+    timed = {"experiment": "scaling", "dataset": "synthetic", "method": "L20ALM", "d": 10}
+    rows = [timed | {"n": 5, "seconds": 1.0}, timed | {"n": 50, "seconds": 1.0, "max_rows": 20}]
+    assert times(rows) == {"L20ALM (at most 20 samples)": [(5, 1.0), (50, 1.0)]}
+
+
 def of_store(row):
     """The same row as a store has it: settings in params, the method by its short name."""
     names = ("ratio", "alpha", "preprocessing")
@@ -158,7 +281,7 @@ def test_rows_of_a_store_are_judged_as_those_of_a_results_file():
     rows += made_rows(scores, experiment="preprocessing", preprocessing="raw")
     claims = all_claims(rows)
     assert all_claims([of_store(row) for row in rows]) == claims
-    assert sum(claim.is_run for claim in claims) == 8
+    assert sum(claim.is_run for claim in claims) == 10
     assert [flat(row) for row in rows] == rows
 
 

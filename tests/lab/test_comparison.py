@@ -1,12 +1,14 @@
 import math
+from itertools import combinations
 from statistics import fmean, stdev
 
+import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from report_rows import KS, QUALITY, clustering_rows, row, rows_of
 from scipy import stats
 
-from semfs.lab.comparison import curves, lead, paired_interval
+from semfs.lab.comparison import curves, lead, mean_over_splits, paired_interval
 from semfs.lab.sections import PAPER
 
 
@@ -16,6 +18,44 @@ def test_interval_is_that_of_scipys_one_sample_t_test():
     expected = stats.ttest_1samp(differences, 0.0).confidence_interval(0.95)
     assert_allclose([found.low, found.high], [expected.low, expected.high], rtol=1e-12)
     assert found.mean == pytest.approx(fmean(differences))
+
+
+def test_the_interval_over_splits_is_that_of_the_paired_t_test():
+    values = {"given": 0.03, "random-0": -0.01, "random-1": 0.02, "random-2": 0.05}
+    found = mean_over_splits(values)
+    expected = paired_interval(list(values.values()))
+    assert_allclose([found.low, found.high], [expected.low, expected.high], rtol=1e-12)
+    assert (found.n, found.verdict) == (4, expected.verdict)
+    assert mean_over_splits({"given": 0.1}).verdict == "not tested"
+
+
+def test_pairs_of_seen_classes_count_as_many_classes_not_as_many_splits():
+    # The score of a pair is the sum of those of its classes: ten numbers, not 45.
+    of_class = dict(zip("abcdefghij", np.random.default_rng(0).normal(0.02, 0.05, 10)))
+    values = {f"{a}+{b}": of_class[a] + of_class[b] for a, b in combinations(of_class, 2)}
+    found = mean_over_splits(values)
+    assert found.n == 45
+    expected = paired_interval([2 * score for score in of_class.values()])
+    assert_allclose([found.mean, found.low], [expected.mean, expected.low], rtol=1e-9)
+    naive = paired_interval(list(values.values()))
+    assert found.high - found.low > 1.8 * (naive.high - naive.low)
+
+
+def test_intervals_of_pairs_hold_the_true_mean_about_as_often_as_they_say():
+    rng = np.random.default_rng(0)
+    pairs = list(combinations(range(10), 2))
+    n_held = 0
+    n_trials = 400
+    for _ in range(n_trials):
+        of_class = rng.normal(size=10)
+        values = {f"{a}+{b}": of_class[a] + of_class[b] + rng.normal() for a, b in pairs}
+        found = mean_over_splits(values)
+        n_held += found.low <= 0.0 <= found.high
+    assert 0.92 < n_held / n_trials < 0.99
+
+
+def test_pairs_that_all_share_a_class_give_no_interval():
+    assert mean_over_splits({"a+b": 0.1, "a+c": 0.2}).verdict == "not tested"
 
 
 def test_curves_are_naive_means_over_splits():

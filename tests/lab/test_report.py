@@ -159,7 +159,7 @@ def test_that_semfs_is_always_ahead_is_confirmed_only_beyond_the_interval(
         "MCFS": [mcfs[i % 3] + 0.01 * (i % 4 == 1) for i in range(n_splits)],
     }
     rows = rows_of(scores)
-    assert verdict_on("first on every data set", rows) == verdict
+    assert verdict_on("ahead of each baseline on every", rows) == verdict
     assert verdict_on("Proposition 1", rows) == "not tested"
 
 

@@ -1,8 +1,8 @@
 """The paper's claims, judged by what the rows of a run show.
 
 Read `rules` first: what makes a claim confirmed. `measured` turns rows into scores and leads,
-`comparisons` and `sweeps` judge one claim per function, `words` puts numbers into
-words, and `section` is the table of a report.
+`best_baseline` has the relative leads, `comparisons` and `sweeps` judge one claim per
+function, `words` puts numbers into words, and `section` is the table of a report.
 """
 
 from __future__ import annotations

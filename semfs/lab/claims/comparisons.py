@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from statistics import stdev
+from collections.abc import Callable, Mapping, Sequence
 
-from semfs.lab.claims.claim import Claim, not_run
+from semfs.lab.claims.best_baseline import leads_over_each, relative_lead, too_few_splits
+from semfs.lab.claims.claim import Claim, Findings
 from semfs.lab.claims.measured import (
     CENTER_LOSS,
     DESCRIBED,
@@ -14,29 +14,34 @@ from semfs.lab.claims.measured import (
     SUPERVISED,
     MethodScores,
     Scores,
-    best_rival,
     lead_of,
-    relative_lead,
     scores_of,
+    steadiness,
 )
-from semfs.lab.claims.rules import HEADLINE_K, data_set_verdict, headline_verdict, overall
+from semfs.lab.claims.rules import (
+    HEADLINE_K,
+    comparable_verdict,
+    data_set_verdict,
+    headline_verdict,
+)
 from semfs.lab.claims.words import (
     NO_NUMBER,
-    counted,
-    counts,
     lead_in_percent,
     lead_in_points,
     mean_of_data_sets,
-    sentence,
+    ratio_in_words,
 )
 from semfs.lab.comparison import (
     METRICS,
     Interval,
     Row,
     is_oracle,
-    mean_by_split,
     paired_interval,
 )
+from semfs.lab.plan import ORACLE
+
+#: The paper's baselines with the best point of their grids, chosen on the test.
+TUNED_BASELINES = tuple(f"{label}{ORACLE}" for label in PAPER_BASELINES)
 
 #: The data set whose features are of the paper's kind.
 HEADLINE_DATA = "Birds (CUB, VGG features)"
@@ -47,43 +52,63 @@ def comparison_claims(rows: Sequence[Row]) -> list[Claim]:
     scores = scores_of(rows)
     return [
         headline(scores),
+        headline_tuned(scores),
         first_everywhere(scores),
         tuned_baselines(scores),
         mcfs_against_supervised(scores),
-        against_center_loss(scores),
+        better_than_center_loss(scores),
+        steadier_than_center_loss(scores),
     ]
+
+
+# ---- the headline ----------------------------------------------------------------------------
 
 
 def headline(scores: Scores) -> Claim:
     """The relative lead in ACC over the best baseline of the paper at k = 20."""
-    claim = f"SemFS leads the best baseline by 20–40 % in ACC at k = {HEADLINE_K}"
-    verdicts = []
-    rows = []
-    leads = {}
+    return _relative_leads("baselines at their defaults", scores, PAPER_BASELINES)
+
+
+def headline_tuned(scores: Scores) -> Claim:
+    """The same with baselines that are tuned on the test, as those of the paper are."""
+    return _relative_leads(
+        "baselines tuned on the test, as in the paper", scores, TUNED_BASELINES
+    )
+
+
+def _relative_leads(condition: str, scores: Scores, baselines: Sequence[str]) -> Claim:
+    """The relative leads over the best one of the baselines on each data set."""
+    findings = Findings(
+        [
+            "data set",
+            "best baseline",
+            "relative lead of SemFS in ACC",
+            "of SemFS/c",
+            "of SemFS with unseen classes described",
+            "splits",
+        ]
+    )
+    smallest = {}
     for name, methods in scores.items():
-        best = best_baseline(methods)
-        if best is None:
+        leads = leads_over_each(methods, OURS, baselines, HEADLINE_K)
+        if not leads:
             continue
-        lead = relative_lead(methods, OURS, best, HEADLINE_K)
-        verdict = headline_verdict(lead)
-        described = NO_NUMBER
-        if DESCRIBED in methods:
-            described = lead_in_percent(relative_lead(methods, DESCRIBED, best, HEADLINE_K))
-        rows.append([name, best, lead_in_percent(lead), str(lead.n), verdict, described])
-        verdicts.append(verdict)
-        leads[name] = lead
-    if not rows:
-        return not_run(claim)
-    columns = [
-        "data set",
-        "best baseline",
-        "relative lead of SemFS in ACC",
-        "splits",
-        "verdict",
-        "with descriptions of the unseen classes",
-    ]
-    text = sentence([*_headline_parts(leads), counts(verdicts)])
-    return Claim(claim, overall(verdicts), text, columns, rows)
+        best = next(iter(leads))
+        others = [
+            relative_lead(methods, ours, best, HEADLINE_K) for ours in (CENTER_LOSS, DESCRIBED)
+        ]
+        cells = [lead_in_percent(lead) for lead in (leads[best], *others)]
+        incomplete = too_few_splits(leads)
+        shown = best
+        if incomplete:
+            shown = f"{best} (too few splits: {', '.join(incomplete)})"
+        verdict = headline_verdict(leads.values())
+        findings.add([name, shown, *cells, str(leads[best].n)], verdict)
+        smallest[name] = leads[best]
+    return findings.claim(
+        f"SemFS leads the best baseline by 20–40 % in ACC at k = {HEADLINE_K} ({condition})",
+        *_headline_parts(smallest),
+    )
 
 
 def _headline_parts(leads: Mapping[str, Interval]) -> list[str]:
@@ -97,83 +122,103 @@ def _headline_parts(leads: Mapping[str, Interval]) -> list[str]:
     return parts
 
 
-def best_baseline(methods: Mapping[str, MethodScores]) -> str | None:
-    """Return the best baseline of the paper; None if it has none to compare SemFS with."""
-    rivals = [label for label in PAPER_BASELINES if label in methods]
-    if OURS not in methods or not rivals:
-        return None
-    best = best_rival(methods, rivals, HEADLINE_K)
-    return best if relative_lead(methods, OURS, best, HEADLINE_K).n > 0 else None
+# ---- other claims ----------------------------------------------------------------------------
 
 
 def first_everywhere(scores: Scores) -> Claim:
-    """Whether SemFS is above every rival that is not tuned on the test."""
-    claim = "SemFS is first on every data set"
-    verdicts = []
-    rows = []
+    """Whether SemFS and SemFS/c are above each baseline of the paper at its defaults."""
+    findings = Findings(
+        [
+            "data set",
+            "method",
+            "ahead of",
+            "undecided",
+            "behind, in ACC or NMI",
+            "behind other selectors",
+        ],
+        noun="pair of data set and method",
+    )
     for name, methods in scores.items():
-        rivals = [m for m in methods if not m.startswith("SemFS") and not is_oracle(m)]
-        if OURS not in methods or not rivals:
-            continue
-        leads = {r: [lead_of(methods, metric, OURS, r) for metric in METRICS] for r in rivals}
-        groups: dict[str, list[str]] = {"confirmed": [], "undecided": [], "not": []}
-        for rival, of_rival in leads.items():
-            groups[data_set_verdict(of_rival)].append(rival)
-        verdict = data_set_verdict(lead for of_rival in leads.values() for lead in of_rival)
-        cells = [", ".join(names) or NO_NUMBER for names in groups.values()]
-        rows.append([name, *cells, verdict])
-        verdicts.append(verdict)
-    if not rows:
-        return not_run(claim)
-    columns = ["data set", "SemFS ahead of", "undecided", "behind, in ACC or NMI", "verdict"]
-    return Claim(claim, overall(verdicts), sentence([counts(verdicts)]), columns, rows)
+        rivals = [label for label in PAPER_BASELINES if label in methods]
+        others = [
+            label
+            for label in methods
+            if not label.startswith("SemFS") and not is_oracle(label) and label not in rivals
+        ]
+        for ours in (OURS, CENTER_LOSS):
+            if ours not in methods or not rivals:
+                continue
+            leads = {rival: _leads(methods, ours, rival) for rival in [*rivals, *others]}
+            groups: dict[str, list[str]] = {"confirmed": [], "undecided": [], "not": []}
+            for rival in rivals:
+                groups[data_set_verdict(leads[rival])].append(rival)
+            behind = [other for other in others if data_set_verdict(leads[other]) == "not"]
+            cells = [", ".join(names) or NO_NUMBER for names in [*groups.values(), behind]]
+            verdict = data_set_verdict(lead for rival in rivals for lead in leads[rival])
+            findings.add([name, ours, *cells], verdict)
+    return findings.claim("SemFS and SemFS/c are ahead of each baseline on every data set")
+
+
+def _leads(methods: Mapping[str, MethodScores], ours: str, rival: str) -> list[Interval]:
+    """The leads over one rival in ACC and NMI."""
+    return [lead_of(methods, metric, ours, rival) for metric in METRICS]
 
 
 def tuned_baselines(scores: Scores) -> Claim:
     """SemFS untuned against baselines with the best point of a grid, chosen on the test."""
     rivals = {
-        name: [label for label in methods if label.lower().endswith("(oracle)")]
+        name: [label for label in methods if label.endswith(ORACLE)]
         for name, methods in scores.items()
         if OURS in methods
     }
-    claim = "SemFS, untuned, leads baselines that are tuned on the test, as in the paper"
+    claim = "SemFS, untuned, is ahead of each baseline that is tuned on the test"
     return against_each(claim, scores, OURS, rivals, list(METRICS))
 
 
 def mcfs_against_supervised(scores: Scores) -> Claim:
-    """Whether MCFS is at least as good as each supervised baseline of the paper."""
+    """Whether MCFS is comparable to each supervised baseline of the paper, or better."""
     rivals = {
         name: [label for label in SUPERVISED if label in methods]
         for name, methods in scores.items()
         if "MCFS" in methods
     }
     claim = "MCFS is comparable to the supervised baselines, or better"
-    return against_each(claim, scores, "MCFS", rivals, ["acc"])
+    return against_each(claim, scores, "MCFS", rivals, ["acc"], verdict_of=comparable_verdict)
 
 
-def against_center_loss(scores: Scores) -> Claim:
-    """SemFS against SemFS/c: leads, and spreads over the splits."""
-    other = CENTER_LOSS
-    names = [name for name, methods in scores.items() if OURS in methods and other in methods]
-    title = "SemFS is better and steadier than SemFS/c"
-    claim = against_each(title, scores, OURS, {name: [other] for name in names}, list(METRICS))
-    if not claim.is_run:
-        return claim
-    n_steadier = sum(
-        _spread(scores[name][OURS]) < _spread(scores[name][other]) for name in names
+def better_than_center_loss(scores: Scores) -> Claim:
+    """The lead of SemFS over SemFS/c."""
+    names = _with_center_loss(scores)
+    leads = [lead_of(scores[name], "acc", OURS, CENTER_LOSS) for name in names]
+    shared = [lead for lead in leads if lead.n > 0]
+    return against_each(
+        "SemFS is better than SemFS/c",
+        scores,
+        OURS,
+        {name: [CENTER_LOSS] for name in names},
+        list(METRICS),
+        parts=[mean_of_data_sets(shared)] if shared else [],
     )
-    leads = [lead_of(scores[name], "acc", OURS, other) for name in names]
-    text = (
-        f"{mean_of_data_sets(leads)}; {claim.sentence[0].lower()}{claim.sentence[1:]} Over the "
-        f"splits ACC spreads less on {n_steadier} of {counted(len(names))}."
+
+
+def steadier_than_center_loss(scores: Scores) -> Claim:
+    """How far ACC of SemFS/c spreads over the splits, compared with that of SemFS."""
+    findings = Findings(
+        ["data set", "standard deviation of ACC over splits, SemFS/c ÷ SemFS", "splits"]
     )
-    return Claim(title, claim.verdict, text, claim.columns, claim.rows)
+    for name in _with_center_loss(scores):
+        found = steadiness(scores[name], OURS, CENTER_LOSS)
+        if found.n > 0:
+            cells = [name, ratio_in_words(found), str(found.n)]
+            findings.add(cells, data_set_verdict([found]))
+    return findings.claim("SemFS is steadier than SemFS/c")
 
 
-def _spread(scores: MethodScores) -> float:
-    """The standard deviation of ACC over the splits; 0 of a single one."""
-    values = list(mean_by_split(scores["acc"]).values())
-    return stdev(values) if len(values) > 1 else 0.0
+def _with_center_loss(scores: Scores) -> list[str]:
+    """The data sets on which both SemFS and SemFS/c were run."""
+    return [
+        name for name, methods in scores.items() if OURS in methods and CENTER_LOSS in methods
+    ]
 
 
 def against_each(
@@ -182,10 +227,13 @@ def against_each(
     ours: str,
     rivals: Mapping[str, Sequence[str]],
     metrics: Sequence[str],
+    *,
+    parts: Sequence[str] = (),
+    verdict_of: Callable[[Sequence[Interval]], str] = data_set_verdict,
 ) -> Claim:
     """A claim that one method is above its rivals, on each data set that has any of them."""
-    verdicts = []
-    rows = []
+    titles = [f"lead in {METRICS[metric]}" for metric in metrics]
+    findings = Findings(["data set", f"{ours} over", *titles, "splits"])
     for name, of_set in rivals.items():
         methods = scores[name]
         leads = {r: [lead_of(methods, metric, ours, r) for metric in metrics] for r in of_set}
@@ -193,13 +241,8 @@ def against_each(
         leads = {rival: of_rival for rival, of_rival in leads.items() if of_rival[0].n > 0}
         if not leads:
             continue
-        verdict = data_set_verdict(lead for of_rival in leads.values() for lead in of_rival)
         for rival, of_rival in leads.items():
-            cells = map(lead_in_points, of_rival)
-            rows.append([name, rival, *cells, str(of_rival[0].n), verdict])
-        verdicts.append(verdict)
-    if not verdicts:
-        return not_run(claim)
-    titles = [f"lead in {METRICS[metric]}" for metric in metrics]
-    columns = ["data set", f"{ours} over", *titles, "splits", "verdict"]
-    return Claim(claim, overall(verdicts), sentence([counts(verdicts)]), columns, rows)
+            cells = [name, rival, *map(lead_in_points, of_rival), str(of_rival[0].n)]
+            findings.show(cells, verdict_of(of_rival))
+        findings.count(verdict_of([lead for of_rival in leads.values() for lead in of_rival]))
+    return findings.claim(claim, *parts)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from statistics import fmean, stdev
 from typing import Any, TypeAlias
 
 from semfs.lab.comparison import (
     METRICS,
     Interval,
     Row,
+    interval_over_splits,
     is_oracle,
     mean_by_split,
-    paired_interval,
+    mean_over_splits,
     value_of,
 )
 from semfs.lab.sections import data_title
@@ -31,7 +32,7 @@ PAPER_BASELINES = ("Random", "MCFS", "FSASL", "LASSO", "L20ALM", "WkNN")
 SUPERVISED = ("LASSO", "L20ALM", "WkNN")
 
 #: What a job may keep in its settings or beside its scores, and a claim may ask for.
-SETTINGS = ("ratio", "alpha", "preprocessing", "n", "d", "objective")
+SETTINGS = ("ratio", "alpha", "preprocessing", "n", "d", "objective", "max_rows")
 
 #: Score at each split and k of one method, by metric.
 MethodScores: TypeAlias = dict[str, dict[tuple[str, int], float]]
@@ -39,6 +40,10 @@ MethodScores: TypeAlias = dict[str, dict[tuple[str, int], float]]
 Scores: TypeAlias = dict[str, dict[str, MethodScores]]
 #: Mean over k of each split, by value of what an experiment varies: a number or a name.
 Sweep: TypeAlias = dict[Any, dict[str, float]]
+
+#: Splits that a comparison of spreads needs at least, so that each has one when some are left
+#: out.
+FEWEST_FOR_SPREAD = 5
 
 #: A lead over a method that was not run on the same splits.
 NO_LEAD = Interval(math.nan, None, None, 0)
@@ -136,46 +141,32 @@ def lead_of(
     shared = {position: a[position] - b[position] for position in a if position in b}
     if not shared:
         return NO_LEAD
-    return paired_interval(list(mean_by_split(shared).values()))
+    return mean_over_splits(mean_by_split(shared))
 
 
 def gap(a: Mapping[str, float], b: Mapping[str, float]) -> Interval:
     """Return by how much the values of splits exceed others, on the splits that both have."""
-    shared = [a[split] - b[split] for split in sorted(a) if split in b]
-    return paired_interval(shared) if shared else NO_LEAD
+    shared = {split: a[split] - b[split] for split in sorted(a) if split in b}
+    return mean_over_splits(shared) if shared else NO_LEAD
 
 
-def relative_lead(
-    methods: Mapping[str, MethodScores], ours: str, other: str, k: int
-) -> Interval:
-    """Return the relative lead in ACC at k features, on the splits that both methods have."""
-    a, b = methods[ours]["acc"], methods[other]["acc"]
-    splits = sorted(splits_at(methods[ours], k) & splits_at(methods[other], k))
-    shares = [a[split, k] / b[split, k] - 1 for split in splits if b[split, k] > 0]
-    return paired_interval(shares) if shares else NO_LEAD
+def steadiness(methods: Mapping[str, MethodScores], ours: str, other: str) -> Interval:
+    """Return the logarithm of how many times as far ACC of the other spreads over splits.
 
+    It is above zero if ours is steadier: the natural logarithm of a ratio of two standard
+    deviations over the splits that both have.
+    """
+    a, b = (mean_by_split(methods[label]["acc"]) for label in (ours, other))
+    splits = [split for split in a if split in b]
+    # Each of the parts that the interval is made of needs a spread, too.
+    if len(splits) < FEWEST_FOR_SPREAD:
+        return NO_LEAD
 
-def best_rival(methods: Mapping[str, MethodScores], rivals: Sequence[str], k: int) -> str:
-    """Return the rival that is above most others, each on the splits that both have."""
+    def log_ratio(kept: Collection[str]) -> float:
+        spread, of_other = (stdev(values[split] for split in kept) for values in (a, b))
+        return math.log(of_other / spread) if spread and of_other else 0.0
 
-    def rank(label: str) -> tuple[int, int]:
-        others = [other for other in rivals if other != label]
-        n_below = sum(_is_above(methods, label, other, k) for other in others)
-        return n_below, len(splits_at(methods[label], k))
-
-    return max(rivals, key=rank)
-
-
-def splits_at(scores: MethodScores, k: int) -> set[str]:
-    """Return the splits on which a method has an ACC at k features."""
-    return {split for split, of_k in scores["acc"] if of_k == k}
-
-
-def _is_above(methods: Mapping[str, MethodScores], label: str, other: str, k: int) -> bool:
-    """Whether a method is above another one in ACC at k, on the splits that both have."""
-    splits = splits_at(methods[label], k) & splits_at(methods[other], k)
-    a, b = methods[label]["acc"], methods[other]["acc"]
-    return bool(splits) and fmean(a[split, k] - b[split, k] for split in splits) > 0
+    return interval_over_splits(splits, log_ratio)
 
 
 def attribute_leads(rows: Sequence[Row]) -> dict[str, dict[str, list[Interval]]]:
@@ -207,8 +198,13 @@ def slope(ours: Sweep, rival: Sweep) -> Interval:
     if most < 2:
         return NO_LEAD
     # Only splits that have all shares: the slope depends on them.
-    complete = [points for _, points in sorted(leads.items()) if len(points) == most]
-    return paired_interval([_slope_of(points) for points in complete])
+    return mean_over_splits(
+        {
+            split: _slope_of(points)
+            for split, points in sorted(leads.items())
+            if len(points) == most
+        }
+    )
 
 
 def _slope_of(points: Sequence[tuple[float, float]]) -> float:
@@ -239,12 +235,19 @@ def times(rows: Sequence[Row]) -> dict[str, list[tuple[int, float]]]:
         for row in rows
         if row["experiment"] == "scaling" and {"n", "d"} <= row.keys() and row["seconds"] > 0
     ]
+    # A method that sees a sample only is no faster for having more samples.
+    names = {
+        row["method"]: f"{row['method']} (at most {row['max_rows']:,} samples)"
+        for row in timed
+        if "max_rows" in row
+    }
     widths = [row["d"] for row in timed]
     most_frequent = max(set(widths), key=widths.count, default=None)
     found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in timed:
         if row["d"] == most_frequent:
-            found[row["method"]][row["n"]].append(row["seconds"])
+            name = names.get(row["method"], str(row["method"]))
+            found[name][row["n"]].append(row["seconds"])
     return {
         method: [(n, fmean(seconds)) for n, seconds in sorted(by_n.items())]
         for method, by_n in found.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from semfs.lab.claims import all_claims
-from semfs.lab.claims.rules import CONDITIONS, GENERAL_RULE, OWN_RULES
+from semfs.lab.claims.rules import CONDITIONS, GENERAL_RULE, INTERVALS, OWN_RULES
 from semfs.lab.comparison import Row
 from semfs.lab.sections import Section, Table
 
@@ -22,5 +22,5 @@ def claims_section(rows: Sequence[Row]) -> Section:
     columns = ["the paper's claim", "what this run shows", "verdict"]
     table = Table("Claims of the paper", columns, body, open=True)
     own_rules = " ".join(f"{name}: {rule}" for name, rule in OWN_RULES.items())
-    text = [GENERAL_RULE, f"Some claims have other rules. {own_rules}", CONDITIONS]
+    text = [GENERAL_RULE, f"Some claims have other rules. {own_rules}", INTERVALS, CONDITIONS]
     return Section("The paper's claims", text, table)

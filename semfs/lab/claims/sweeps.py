@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from semfs.lab.claims.claim import Claim, not_run
+from semfs.lab.claims.claim import Claim, Findings
 from semfs.lab.claims.comparisons import against_each
 from semfs.lab.claims.measured import (
     CENTER_LOSS,
@@ -25,17 +25,18 @@ from semfs.lab.claims.rules import (
     FEWEST_ITERATIONS,
     HIGHEST_ALPHA,
     LOWEST_ALPHA,
+    STOPPED,
     data_set_verdict,
     equal_verdict,
     falling_verdict,
     iterations_verdict,
     linear_verdict,
-    overall,
     settled_at,
+    stopped_at,
 )
 from semfs.lab.claims.words import (
     NO_NUMBER,
-    counts,
+    counted,
     lead_in_points,
     mean_of_data_sets,
     sentence,
@@ -43,11 +44,17 @@ from semfs.lab.claims.words import (
 from semfs.lab.comparison import METRICS, Interval, Row
 from semfs.lab.sections import data_title
 
+#: What SemFS is compared with at each labeled share. The first two are judged: the paper's
+#: baselines are too slow to be run at each share.
+SHARE_RIVALS = ("ANOVA F", "SemFS (labels)", "Markers per class")
+JUDGED_SHARE_RIVALS = SHARE_RIVALS[:2]
+
 
 def sweep_claims(rows: Sequence[Row]) -> list[Claim]:
     """Return the claims about the experiments that vary one thing."""
     return [
         attributes_against_labels(rows),
+        few_labels(rows),
         labeled_share(rows),
         more_labels(rows),
         alpha(rows),
@@ -58,90 +65,99 @@ def sweep_claims(rows: Sequence[Row]) -> list[Claim]:
     ]
 
 
+# ---- attributes, labels, alpha ---------------------------------------------------------------
+
+
 def attributes_against_labels(rows: Sequence[Row]) -> Claim:
     """Attributes as targets against labels: SemFS, SemFS/c and LASSO."""
-    claim = "Attributes generalize far better than class labels"
-    verdicts = []
-    table = []
+    findings = Findings(
+        ["data set", "method", "attributes − labels in ACC", "in NMI", "splits"],
+        noun="pair of data set and method",
+    )
     leads_of_ours = []
     for name, leads in attribute_leads(rows).items():
         for method, of_method in leads.items():
-            verdict = data_set_verdict(of_method)
-            cells = map(lead_in_points, of_method)
-            table.append([name, method, *cells, str(of_method[0].n), verdict])
+            cells = [name, method, *map(lead_in_points, of_method), str(of_method[0].n)]
+            findings.add(cells, data_set_verdict(of_method))
             if method == OURS:
-                verdicts.append(verdict)
                 leads_of_ours.append(of_method[0])
-    if not verdicts:
-        return not_run(claim)
-    columns = [
-        "data set",
-        "method",
-        "attributes − labels in ACC",
-        "in NMI",
-        "splits",
-        "verdict",
-    ]
-    text = sentence([mean_of_data_sets(leads_of_ours), counts(verdicts)])
-    return Claim(claim, overall(verdicts), text, columns, table)
+    parts = []
+    if leads_of_ours:
+        parts.append(f"SemFS: {mean_of_data_sets(leads_of_ours)}")
+    return findings.claim("Attributes generalize far better than class labels", *parts)
+
+
+def few_labels(rows: Sequence[Row]) -> Claim:
+    """The lead of SemFS with the smallest labeled share."""
+    findings = Findings(["data set", "labeled share", "SemFS over", "lead in ACC", "splits"])
+    for name, methods in swept(rows, "labeled-ratio", "ratio", "acc").items():
+        ours = methods.get(OURS, {})
+        if len(ours) < 2:
+            continue
+        share = min(ours)
+        leads = {
+            rival: gap(ours[share], methods[rival].get(share, {}))
+            for rival in SHARE_RIVALS
+            if rival in methods
+        }
+        _add_share_leads(findings, leads, [name, f"{share:g}"])
+    return findings.claim("With a tenth of the labels SemFS is ahead already", _STAND_INS)
 
 
 def labeled_share(rows: Sequence[Row]) -> Claim:
     """The slope of the lead of SemFS over the labeled share."""
-    claim = "The advantage over labels and ANOVA F grows with the labeled share"
-    verdicts = []
-    table = []
-    for name, methods in swept(rows, "labeled-ratio", "ratio", "acc").items():
-        slopes = _slopes(methods)
-        # The paper's rivals are the first two; Markers are shown for reference.
-        judged = [found for rival, found in slopes.items() if rival != "Markers per class"]
-        verdict = data_set_verdict(judged)
-        for rival, found in slopes.items():
-            table.append([name, rival, lead_in_points(found), str(found.n), verdict])
-        if judged:
-            verdicts.append(verdict)
-    if not verdicts:
-        return not_run(claim)
     growth = "growth of the lead in ACC from no to all labels"
-    columns = ["data set", "SemFS over", growth, "splits", "verdict"]
-    return Claim(claim, overall(verdicts), sentence([counts(verdicts)]), columns, table)
+    findings = Findings(["data set", "SemFS over", growth, "splits"])
+    for name, methods in swept(rows, "labeled-ratio", "ratio", "acc").items():
+        if OURS not in methods:
+            continue
+        slopes = {
+            rival: slope(methods[OURS], methods[rival])
+            for rival in SHARE_RIVALS
+            if rival in methods
+        }
+        _add_share_leads(findings, slopes, [name])
+    return findings.claim("The advantage of SemFS grows with the labeled share", _STAND_INS)
 
 
-def _slopes(methods: Mapping[str, Sweep]) -> dict[str, Interval]:
-    """The growth of the lead of SemFS over each rival that has it at two shares."""
-    if OURS not in methods:
-        return {}
-    rivals = ("ANOVA F", "SemFS (labels)", "Markers per class")
-    slopes = {
-        rival: slope(methods[OURS], methods[rival]) for rival in rivals if rival in methods
-    }
-    return {rival: found for rival, found in slopes.items() if found.n > 0}
+#: What stands for the paper's baselines where the labeled share is varied.
+_STAND_INS = (
+    f"over {' and '.join(JUDGED_SHARE_RIVALS)}, as the paper's baselines are too slow for it"
+)
+
+
+def _add_share_leads(
+    findings: Findings, leads: Mapping[str, Interval], place: Sequence[str]
+) -> None:
+    """Add the leads at a place, judged by those over the rivals that stand for the paper's."""
+    leads = {rival: lead for rival, lead in leads.items() if lead.n > 0}
+    judged = [leads[rival] for rival in JUDGED_SHARE_RIVALS if rival in leads]
+    if not judged:
+        return
+    for rival, lead in leads.items():
+        verdict = data_set_verdict([lead]) if rival in JUDGED_SHARE_RIVALS else NO_NUMBER
+        findings.show([*place, rival, lead_in_points(lead), str(lead.n)], verdict)
+    findings.count(data_set_verdict(judged))
 
 
 def more_labels(rows: Sequence[Row]) -> Claim:
     """By how much scores with the largest labeled share exceed those with the smallest."""
-    claim = "More labels of the seen classes give better features"
     by_metric = {metric: swept(rows, "labeled-ratio", "ratio", metric) for metric in METRICS}
-    verdicts = []
-    table = []
+    gains = ["largest − smallest share in ACC", "in NMI"]
+    findings = Findings(["data set", "method", *gains, "splits"])
     for name, methods in by_metric["acc"].items():
         leads = {
             method: [_gain(found[name][method]) for found in by_metric.values()]
             for method in (OURS, CENTER_LOSS)
             if len(methods.get(method, {})) > 1
         }
-        if not leads:
-            continue
-        verdict = data_set_verdict(lead for of_method in leads.values() for lead in of_method)
         for method, of_method in leads.items():
-            cells = map(lead_in_points, of_method)
-            table.append([name, method, *cells, str(of_method[0].n), verdict])
-        verdicts.append(verdict)
-    if not verdicts:
-        return not_run(claim)
-    gains = ["largest − smallest share in ACC", "in NMI"]
-    columns = ["data set", "method", *gains, "splits", "verdict"]
-    return Claim(claim, overall(verdicts), sentence([counts(verdicts)]), columns, table)
+            cells = [name, method, *map(lead_in_points, of_method), str(of_method[0].n)]
+            findings.show(cells, data_set_verdict(of_method))
+        if leads:
+            every_lead = [lead for of_method in leads.values() for lead in of_method]
+            findings.count(data_set_verdict(every_lead))
+    return findings.claim("More labels of the seen classes give better features")
 
 
 def _gain(by_share: Sweep) -> Interval:
@@ -151,31 +167,31 @@ def _gain(by_share: Sweep) -> Interval:
 
 def alpha(rows: Sequence[Row]) -> Claim:
     """Differences in ACC between small values of α and 1."""
-    claim = "Results remain almost the same for α from 0.001 to 1"
-    verdicts = []
-    table = []
+    findings = Findings(
+        [
+            "data set",
+            "method",
+            "α of the largest difference",
+            "ACC minus that at α = 1",
+            "splits",
+        ],
+        noun="pair of data set and method",
+    )
     largest = 0.0
     for name, methods in swept(rows, "alpha", "alpha", "acc").items():
         for method, by_alpha in methods.items():
             gaps = _gaps_to_highest_alpha(by_alpha)
             if not gaps:
                 continue
-            verdict = equal_verdict(gaps.values())
             widest = max(gaps, key=lambda x: abs(gaps[x].mean))
             found = gaps[widest]
             largest = max(largest, abs(found.mean))
-            cells = [f"{widest:g}", lead_in_points(found), str(found.n)]
-            table.append([name, method, *cells, verdict])
-            verdicts.append(verdict)
-    if not verdicts:
-        return not_run(claim)
-    text = (
-        f"Confirmed in {verdicts.count('confirmed')} of {len(verdicts)} pairs of data set and "
-        f"method; the largest mean difference to α = {HIGHEST_ALPHA:g} is {largest:.3f} in ACC."
+            cells = [name, method, f"{widest:g}", lead_in_points(found), str(found.n)]
+            findings.add(cells, equal_verdict(gaps.values()))
+    return findings.claim(
+        "Results remain almost the same for α from 0.001 to 1",
+        f"largest mean difference to α = {HIGHEST_ALPHA:g} in ACC: {largest:.3f}",
     )
-    at = "α of the largest difference"
-    columns = ["data set", "method", at, "ACC minus that at α = 1", "splits", "verdict"]
-    return Claim(claim, overall(verdicts), text, columns, table)
 
 
 def _gaps_to_highest_alpha(by_alpha: Sweep) -> dict[float, Interval]:
@@ -186,25 +202,21 @@ def _gaps_to_highest_alpha(by_alpha: Sweep) -> dict[float, Interval]:
     return {x: found for x, found in gaps.items() if found.n > 0}
 
 
+# ---- Algorithm 1 and time --------------------------------------------------------------------
+
+
 def objective_falls(rows: Sequence[Row]) -> Claim:
     """Whether the objective of Algorithm 1 never rises."""
-    claim = "The objective of Algorithm 1 never rises (Proposition 1)"
-    runs = objectives(rows)
-    if not runs:
-        return not_run(claim)
-    verdicts = [falling_verdict(row["objective"]) for row in runs]
-    table = [
-        [
-            data_title(row["dataset"]),
-            row["method"],
-            f"{_largest_rise(row['objective']):.1g}",
-            verdict,
-        ]
-        for row, verdict in zip(runs, verdicts, strict=True)
-    ]
-    text = f"It never rises in {verdicts.count('confirmed')} of {len(verdicts)} runs."
-    columns = ["data set", "algorithm", "largest rise of J, as a share", "verdict"]
-    return Claim(claim, overall(verdicts), text, columns, table)
+    findings = Findings(["data set", "algorithm", "largest rise of J, as a share"])
+    for row in objectives(rows):
+        J = row["objective"]
+        cells = [data_title(row["dataset"]), row["method"], f"{_largest_rise(J):.1g}"]
+        findings.add(cells, falling_verdict(J))
+    n_falling = findings.verdicts.count("confirmed")
+    return findings.claim(
+        "The objective of Algorithm 1 never rises (Proposition 1)",
+        text=f"It never rises in {n_falling} of {counted(len(findings.verdicts), 'run')}.",
+    )
 
 
 def _largest_rise(J: Sequence[float]) -> float:
@@ -216,37 +228,50 @@ def _largest_rise(J: Sequence[float]) -> float:
 
 def iterations(rows: Sequence[Row]) -> Claim:
     """Iterations until the objective of Algorithm 1 no longer falls."""
-    claim = f"Algorithm 1 converges, usually in fewer than {FEWEST_ITERATIONS} iterations"
-    runs = objectives(rows)
-    if not runs:
-        return not_run(claim)
-    verdicts = [iterations_verdict(row["objective"]) for row in runs]
-    table = [_iterations_row(row, verdict) for row, verdict in zip(runs, verdicts, strict=True)]
-    falls = [_fall(row["objective"]) for row in runs if row["method"] == PUBLISHED]
-    n_iterations = max(len(row["objective"]) for row in runs)
-    text = (
-        f"Arrived by then in {verdicts.count('confirmed')} of {len(verdicts)} runs; with the "
-        f"published settings all {n_iterations} iterations lower J by "
-        f"{100 * max(falls, default=0.0):.1g} % at most."
+    findings = Findings(
+        [
+            "data set",
+            "algorithm",
+            "share by which J falls in all",
+            "in the last iteration",
+            f"falls by less than {100 * STOPPED:g} % at iteration",
+            "arrived at iteration",
+        ]
     )
-    columns = [
-        "data set",
-        "algorithm",
-        "share by which J falls in all",
-        "in the last iteration",
-        "arrived at iteration",
-        "verdict",
+    runs = objectives(rows)
+    for row in runs:
+        J = row["objective"]
+        reached = [_iteration(at, len(J)) for at in (stopped_at(J), settled_at(J))]
+        falls = [f"{_fall(J):.2g}", f"{_fall(J[-2:]):.1g}"]
+        cells = [data_title(row["dataset"]), row["method"], *falls, *reached]
+        findings.add(cells, iterations_verdict(J))
+    claim = f"Algorithm 1 converges, usually in fewer than {FEWEST_ITERATIONS} iterations"
+    return findings.claim(claim, text=_iterations_text(runs, findings.verdicts))
+
+
+def _iterations_text(runs: Sequence[Row], verdicts: Sequence[str]) -> str:
+    """In how many runs the objective arrives, and where a program would stop."""
+    parts = [
+        f"arrived by then in {verdicts.count('confirmed')} of {counted(len(verdicts), 'run')}"
     ]
-    return Claim(claim, overall(verdicts), text, columns, table)
+    published = [row["objective"] for row in runs if row["method"] == PUBLISHED]
+    if published:
+        stops = [stopped_at(J) for J in published]
+        n_stopped = sum(at is not None and at < FEWEST_ITERATIONS for at in stops)
+        n_iterations = max(len(J) for J in published)
+        largest_fall = max(map(_fall, published))
+        parts.append(
+            "with the published settings a program that stops when J falls by less than "
+            f"{100 * STOPPED:g} % would stop by then in {n_stopped} of {len(published)}, but "
+            f"because the steps are small: all {n_iterations} iterations lower J by "
+            f"{100 * largest_fall:.1g} % at most"
+        )
+    return sentence(parts)
 
 
-def _iterations_row(row: Row, verdict: str) -> list[str]:
-    """How far and how soon the objective of one run falls."""
-    J = row["objective"]
-    settled = settled_at(J)
-    arrived = f"> {len(J)}" if settled is None else str(settled)
-    falls = [f"{_fall(J):.2g}", f"{_fall(J[-2:]):.1g}"]
-    return [data_title(row["dataset"]), row["method"], *falls, arrived, verdict]
+def _iteration(at: int | None, n_iterations: int) -> str:
+    """An iteration, or that it is beyond those that were run."""
+    return f"> {n_iterations}" if at is None else str(at)
 
 
 def _fall(J: Sequence[float]) -> float:
@@ -256,54 +281,52 @@ def _fall(J: Sequence[float]) -> float:
 
 def linear_time(rows: Sequence[Row]) -> Claim:
     """The power of n with which the time of a fit grows."""
-    claim = "Time grows linearly with the number of samples"
-    verdicts = []
-    table = []
-    for method, points in times(rows).items():
-        if len(points) < 2:
-            continue
+    measured = {method: points for method, points in times(rows).items() if len(points) > 1}
+    (n0, _), (n1, _) = next(iter(measured.values()), [(0, 0.0), (0, 0.0)])[-2:]
+    findings = Findings(
+        ["method", f"seconds at n = {n1:,}", f"power of n from {n0:,} to {n1:,}"]
+    )
+    for method, points in measured.items():
         (n0, t0), (n1, t1) = points[-2:]
         power = math.log(t1 / t0) / math.log(n1 / n0)
-        verdict = NO_NUMBER
+        cells = [method, f"{t1:.3g}", f"{power:.2f}".replace("-", "−")]
         if method.startswith("SemFS"):
-            verdict = linear_verdict([n for n, _ in points], power)
-            verdicts.append(verdict)
-        table.append([method, f"{t1:.3g}", f"{power:.2f}", verdict])
-    if not verdicts:
-        return not_run(claim)
-    text = f"So it is for {verdicts.count('confirmed')} of {len(verdicts)} ways to solve it."
-    columns = [
-        "method",
-        f"seconds at n = {n1:,}",
-        f"power of n from {n0:,} to {n1:,}",
-        "verdict",
-    ]
-    return Claim(claim, overall(verdicts), text, columns, table)
+            findings.add(cells, linear_verdict([n for n, _ in points], power))
+        else:
+            findings.show(cells, NO_NUMBER)
+    n_linear = findings.verdicts.count("confirmed")
+    return findings.claim(
+        "Time grows linearly with the number of samples",
+        text=f"So it is for {n_linear} of {len(findings.verdicts)} ways to solve it.",
+    )
 
 
 def preprocessing(rows: Sequence[Row]) -> Claim:
     """Algorithm 1 and the direct solver against Random, for each preprocessing."""
     claim = "Algorithm 1 selects better features than Random"
-    verdicts = []
-    table = []
+    findings = Findings(
+        [
+            "data set",
+            "samples",
+            "Algorithm 1 − Random in ACC",
+            "direct solver − Random",
+            "splits",
+        ],
+        noun="pair of data set and preprocessing",
+    )
     for name, methods in swept(rows, "preprocessing", "preprocessing", "acc").items():
         for kind in methods.get("Random", {}):
             leads = {
                 method: gap(methods.get(method, {}).get(kind, {}), methods["Random"][kind])
                 for method in (PUBLISHED, OURS)
             }
-            if leads[PUBLISHED].n == 0:
-                continue
-            verdict = data_set_verdict([leads[PUBLISHED]])
-            cells = map(lead_in_points, leads.values())
-            table.append([name, kind, *cells, str(leads[PUBLISHED].n), verdict])
-            verdicts.append(verdict)
-    if not verdicts:
+            n_splits = leads[PUBLISHED].n
+            if n_splits > 0:
+                cells = [name, kind, *map(lead_in_points, leads.values()), str(n_splits)]
+                findings.add(cells, data_set_verdict([leads[PUBLISHED]]))
+    if not findings.verdicts:
         return _published_on_raw(claim, rows)
-    text = sentence([counts(verdicts, "pair of data set and preprocessing")])
-    leads_over = ["Algorithm 1 − Random in ACC", "direct solver − Random"]
-    columns = ["data set", "samples", *leads_over, "splits", "verdict"]
-    return Claim(claim, overall(verdicts), text, columns, table)
+    return findings.claim(claim)
 
 
 def _published_on_raw(claim: str, rows: Sequence[Row]) -> Claim:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from semfs.lab.comparison import Interval, paired_interval
@@ -32,17 +33,37 @@ def lead_in_percent(lead: Interval) -> str:
     """
     if lead.n == 0:
         return NO_NUMBER
-    mean = f"{100 * lead.mean:+.0f} %"
+    mean = f"{signed_percent(lead.mean)} %"
     if lead.low is None or lead.high is None:
-        return mean.replace("-", "−")
-    low, high = 100 * lead.low, 100 * lead.high
-    return f"{mean} ({low:+.0f} to {high:+.0f})".replace("-", "−")
+        return mean
+    return f"{mean} ({signed_percent(lead.low)} to {signed_percent(lead.high)})"
+
+
+def signed_percent(share: float) -> str:
+    """Return a share in percent with its sign; zero is not negative.
+
+    >>> signed_percent(-0.001), signed_percent(-0.02)
+    ('+0', '−2')
+    """
+    return f"{round(100 * share) + 0.0:+.0f}".replace("-", "−")
+
+
+def ratio_in_words(log_ratio: Interval) -> str:
+    """Return a ratio with its interval, from its natural logarithm.
+
+    >>> ratio_in_words(Interval(0.0, -0.1, 0.1, 10))
+    '1.00 (0.90 to 1.11)'
+    """
+    mean = f"{math.exp(log_ratio.mean):.2f}"
+    if log_ratio.low is None or log_ratio.high is None:
+        return mean
+    return f"{mean} ({math.exp(log_ratio.low):.2f} to {math.exp(log_ratio.high):.2f})"
 
 
 def mean_of_data_sets(leads: Sequence[Interval]) -> str:
     """Return the mean of leads in ACC on several data sets, in words."""
-    mean = paired_interval([lead.mean for lead in leads if lead.n > 0])
-    return f"Mean lead in ACC {lead_in_points(mean)}"
+    mean = paired_interval([lead.mean for lead in leads])
+    return f"mean lead in ACC {lead_in_points(mean)}"
 
 
 def counts(verdicts: Sequence[str], noun: str = "data set") -> str:
