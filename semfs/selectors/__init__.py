@@ -9,13 +9,14 @@ In the order of a fit:
 - ``problem``: what is optimized, made of ``parameters``, ``candidates``, ``seen_objective``,
   ``knowledge`` (what is known besides labeled samples), and ``rules`` of a panel;
   ``training_checks`` warn of data that are probably not meant
-- ``unlabeled_classes``, ``cluster_moments``, ``clusters``: unlabeled samples as classes of
-  their own, from the problem they make down to K-means
+- ``unlabeled_classes``, ``cluster_moments``, ``clusters``, ``cluster_space``, ``kmeans``:
+  unlabeled samples as classes of their own, from the problem they make down to K-means
 - ``solving``, ``outcome``, ``fitted``: the solver, its solution in the user's terms, and
   everything that a fit learned
-- ``selected_columns``, ``question``, ``prediction``, ``together``: samples are asked about, and
-  classes compete for them; ``calibrated``, ``calibration``, ``calibration_sample`` and
-  ``certainty`` make their scores comparable and trustworthy
+- ``selected_columns``, ``question``, ``prediction``, ``gaussian_density``, ``same_space``,
+  ``together``: samples are asked about, and classes compete for them
+- ``calibrated``, ``calibration``, ``calibration_sample``, ``certainty``: scores that can be
+  compared and trusted
 - ``explanation``, ``explaining``, ``copies``, ``stability``: why these features
 - ``callbacks``: scikit-learn's callbacks, and what older versions need instead
 - ``persistence``: selectors in files

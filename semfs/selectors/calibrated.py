@@ -108,8 +108,9 @@ class CalibratedPredictor:
                 kept.append(self.predictor.whiten(Z[part]), scorer.scores(Z[part]))
         mixture = self.mixture(table).fit(kept)
         temperature = self.trial.temperature(table)
-        for W, scores in kept:
-            yield softmax(mixture.scores(W, scores) / temperature, axis=1), scores
+        for whitened, scores in kept:
+            together = mixture.scores(whitened, scores)
+            yield softmax(together / temperature, axis=1), scores
 
     def mixture(self, table: AttributeTable) -> Mixture:
         """Return what predicts samples together, not yet fitted to any."""

@@ -18,7 +18,8 @@ from semfs.rows.device import to_numpy
 from semfs.rows.preprocess import NO_PREPROCESSING
 from semfs.selectors.calibrated import CalibratedPredictor
 from semfs.selectors.calibration_sample import CalibrationSample
-from semfs.selectors.prediction import ClassPredictor, perhaps_same_space, same_space
+from semfs.selectors.prediction import ClassPredictor
+from semfs.selectors.same_space import perhaps_same_space, same_space
 from semfs.validation import listed
 
 if TYPE_CHECKING:

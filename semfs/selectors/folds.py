@@ -141,7 +141,7 @@ class ClassFolds:
             objective = seen_objective(
                 semfs, fold, targets[kind], gamma=gamma, penalty_scale=scale
             )
-            solution = solve(semfs, objective, [], limits, panel=panel)
+            solution = solve(semfs, objective, limits, panel=panel)
             n_selected = min(semfs.n_features_to_select, n_selectable)
             if panel is not None:
                 # groups differ in size, budgets in reach

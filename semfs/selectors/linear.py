@@ -205,8 +205,9 @@ class LinearSelector(NamingSelector):
         check_integer("n_bootstraps", n_bootstraps, 0)
         moments = getattr(self, "_training_moments", None)
         if X is not None:
-            found = FitInput.from_user(self, X, y, sample_weight, reset=False, batch=batch)
-            data = found.summed(self._sum_options(found.n_features)).corrected()
+            fit_input = FitInput.from_user(self, X, y, sample_weight, reset=False, batch=batch)
+            options = self._sum_options(fit_input.n_features)
+            data = fit_input.summed(options).corrected()
             moments = data.moments.without_empty_classes()
             self._check_fitted_classes(moments.classes.tolist())
         return explain_selection(self, moments, n_bootstraps, random_state)

@@ -183,8 +183,11 @@ class NamingSelector(RankingSelector):
         question = self._question(
             "predict_together", X, class_table, missing_features, batch, unknown, unknown_rate
         )
-        parts = question.predictions(together=True)
-        return _concatenated((question.names(P, scores, 1)[:, 0] for P, scores in parts), X)
+        labels = [
+            question.likeliest(probabilities, scores)
+            for probabilities, scores in question.predictions(together=True)
+        ]
+        return _concatenated(labels, X)
 
     def predict_proba(
         self,
@@ -216,7 +219,8 @@ class NamingSelector(RankingSelector):
             As in `predict`.
         """
         question = self._question("predict_proba", X, class_table, missing_features, batch)
-        return _concatenated((P for P, _ in question.predictions(together)), X)
+        predictions = question.predictions(together)
+        return _concatenated((probabilities for probabilities, _ in predictions), X)
 
     def predict_top(
         self,
@@ -259,12 +263,12 @@ class NamingSelector(RankingSelector):
             "predict_top", X, class_table, missing_features, batch, unknown, unknown_rate
         )
         labels = []
-        shares = []
-        for P, scores in question.predictions(together):
-            best = largest_columns(P, n)
+        largest = []
+        for probabilities, scores in question.predictions(together):
+            best = largest_columns(probabilities, n)
             labels.append(question.names_of(best, scores))
-            shares.append(np.take_along_axis(P, best, axis=1))
-        return _concatenated(labels, X), _concatenated(shares, X)
+            largest.append(np.take_along_axis(probabilities, best, axis=1))
+        return _concatenated(labels, X), _concatenated(largest, X)
 
     def decision_function(
         self,

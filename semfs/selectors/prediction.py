@@ -5,22 +5,17 @@ The mean of a seen class is known, that of an unseen class is predicted from its
 is added for the unseen ones. Only means and covariance of the selected features are needed.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from semfs._typing import Float64, Indices, Mask
 from semfs.attributes import AttributeTable
-from semfs.method.class_means import CLEAR_EVIDENCE, MIN_SAME_ATTRIBUTES, MeanModel
+from semfs.method.class_means import CLEAR_EVIDENCE, MeanModel
+from semfs.selectors.gaussian_density import GaussianDensity
 
-#: Share of the diagonal in the covariances, which shrinks correlations.
-SHRINKAGE = 0.5
-#: Eigenvalues of a covariance below this share of the largest one are raised to it.
-SMALLEST_VARIANCE = 1e-9
 #: Regression draws some means nearer to the center than others, and samples would go to the
 #: nearest. Lengths are multiplied by (usual length / length) to this power, 1 of which makes
 #: them equal, and a mean is moved as if it were at least the usual length / MOST_STRETCH away.
@@ -190,7 +185,7 @@ class ClassPredictor:
         return out
 
     @cached_property
-    def seen_density(self) -> "GaussianDensity":
+    def seen_density(self) -> GaussianDensity:
         return GaussianDensity.of_covariance(self._correlations)
 
     # ---- unseen classes ----------------------------------------------------------------
@@ -210,7 +205,7 @@ class ClassPredictor:
         return None if self.same is None else A[:, self.same] / self._spread
 
     @cached_property
-    def unseen_density(self) -> "GaussianDensity":
+    def unseen_density(self) -> GaussianDensity:
         """That of seen classes, made wider by the errors of predicted means."""
         errors = self._mean_model.errors
         covariance = self._correlations + ERROR_SHARE * (errors.T @ errors) / len(errors)
@@ -272,71 +267,3 @@ class ClassScorer:
         if not np.isfinite(out).all():
             raise ValueError(OTHER_UNITS)
         return out
-
-
-@dataclass(frozen=True, eq=False)
-class GaussianDensity:
-    """Gaussian densities of one covariance about several means."""
-
-    root: Float64  # (k, k) of the inverse covariance
-    log_constant: float  # -½ log of its determinant
-
-    @classmethod
-    def of_covariance(cls, covariance: Float64) -> Self:
-        """Return the densities of a covariance (k, k), shrunk to its diagonal."""
-        diagonal = np.diag(np.diag(covariance))
-        shrunk = (1.0 - SHRINKAGE) * covariance + SHRINKAGE * diagonal
-        values, vectors = np.linalg.eigh(shrunk)
-        values = np.maximum(values, SMALLEST_VARIANCE * values[-1])
-        return cls(vectors / np.sqrt(values), float(-0.5 * np.log(values).sum()))
-
-    def whiten(self, Z: Float64) -> Float64:
-        """Return Z (n, k) in coordinates in which the covariance is the identity."""
-        return Z @ self.root
-
-    def log_likelihood(self, Z: Float64, whitened_means: Float64) -> Float64:
-        """Return log-likelihoods (n, U) of samples Z (n, k), up to a constant of k."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            distances = cdist(self.whiten(Z), whitened_means, "sqeuclidean")
-            return self.log_constant - 0.5 * distances
-
-
-def same_space(
-    feature_names: Sequence[str] | None,
-    n_features: int,
-    attribute_names: Sequence[str],
-    selected: Indices,
-) -> Indices | None:
-    """Return the attributes (k,) that are the selected features, or None if there are none.
-
-    Samples and descriptions are in one space (as embeddings of texts and of class names are) if
-    every feature is also an attribute, by name. Features without names are called x0, x1, …;
-    a table whose attributes have these names declares that they are the features.
-    """
-    if feature_names is None:
-        feature_names = [f"x{j}" for j in range(n_features)]
-    position = {str(name): j for j, name in enumerate(attribute_names)}
-    if len(position) < len(attribute_names):
-        return None  # a name that occurs twice
-    names = [str(name) for name in feature_names]
-    if not all(name in position for name in names):
-        return None
-    return np.array([position[names[j]] for j in selected.tolist()], dtype=np.intp)
-
-
-def perhaps_same_space(
-    feature_names: Sequence[str] | None,
-    n_features: int,
-    attribute_names: Sequence[str],
-    selected: Indices,
-) -> Indices | None:
-    """Return the attributes (k,) at the places of the selected features, if neither has names.
-
-    They may be the features themselves, as many as they are; only clear evidence tells.
-    """
-    m = len(attribute_names)
-    names = [str(name) for name in attribute_names]
-    unnamed = names in ([f"a{j}" for j in range(m)], [str(j) for j in range(m)])
-    if feature_names is not None or not unnamed:
-        return None
-    return selected if n_features == m >= MIN_SAME_ATTRIBUTES else None

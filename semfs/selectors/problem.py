@@ -116,11 +116,11 @@ class Problem:
         return solve(
             self.params,
             self.objective,
-            self.knowledge.problems,
             self.candidates,
-            monitor,
-            self.quadratic,
-            self.rules.panel,
+            quadratic=self.quadratic,
+            further=self.knowledge.problems,
+            panel=self.rules.panel,
+            monitor=monitor,
         )
 
 

@@ -59,15 +59,18 @@ class Question:
     def best_class(self, Z: Float64) -> LabelArray:
         """Return the class (r,) of samples (r, k), each alone."""
         scores = self.scores(Z)
-        return self.names(scores, scores, 1)[:, 0]
+        return self.likeliest(scores, scores)
 
     def predictions(self, together: bool) -> Iterator[tuple[Float64, Float64]]:
         """Yield probabilities and scores (r, U) of each block."""
         return self.model.predictions(self.blocks, self.table, together=together)
 
-    def names(self, values: Float64, scores: Float64, n: int) -> LabelArray:
-        """Return the n classes (r, n) of largest values (r, U), best first, or ``unknown``."""
-        return self.names_of(largest_columns(values, n), scores)
+    def likeliest(self, values: Float64, scores: Float64) -> LabelArray:
+        """Return the class (r,) of the largest of values (r, U), or ``unknown``.
+
+        Samples are refused by their scores (r, U), which may be the values themselves.
+        """
+        return self.names_of(largest_columns(values, 1), scores)[:, 0]
 
     def names_of(self, best: Indices, scores: Float64) -> LabelArray:
         """Return the classes (r, n) of columns ``best`` of scores (r, U), or ``unknown``."""

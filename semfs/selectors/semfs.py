@@ -366,7 +366,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         # a fit that fails leaves the selector as it was
         with self._all_or_nothing():
             self._check_parameters()
-            found = FitInput.from_user(
+            fit_input = FitInput.from_user(
                 self,
                 X,
                 y,
@@ -376,7 +376,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
                 batch_unlabeled=batch_unlabeled,
             )
             self._forget_collected()
-            return self._fit_input(found, y)
+            return self._fit_input(fit_input, y)
 
     @with_callbacks
     def fit_moments(self, moments: Moments) -> Self:
@@ -433,11 +433,11 @@ class SemFS(CallbackSupportMixin, LinearSelector):
                 message = 'is "class-mean", which needs all samples at once. Use fit.'
                 raise ParameterError("missing_values", message)
             first = collected is None
-            found = FitInput.from_user(self, X, y, sample_weight, reset=first, batch=batch)
+            fit_input = FitInput.from_user(self, X, y, sample_weight, reset=first, batch=batch)
             had_batches = getattr(self, "moments_have_batches_", False)
-            if not first and found.batched != had_batches:
+            if not first and fit_input.batched != had_batches:
                 raise ValueError("partial_fit needs batch in every call, or in none.")
-            data = found.summed(self._sum_options(found.n_features))
+            data = fit_input.summed(self._sum_options(fit_input.n_features))
             if data.unlabeled is not None:
                 raise ValueError(
                     "partial_fit takes labeled samples only. Drop the others, or use fit."
@@ -450,7 +450,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             else:
                 moments = collected + data.moments
             self.moments_ = moments
-            self.moments_have_batches_ = found.batched
+            self.moments_have_batches_ = fit_input.batched
             # classes and batches may be confounded so far; later samples can resolve this
             data = replace(data, moments=moments).corrected(refuse=False)
             if (data.moments.counts > 0).sum() > 1:
@@ -458,10 +458,13 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         return self
 
     @with_callbacks
-    def _fit_input(self, found: FitInput, y: Any = None) -> Self:
-        """Fit to what was found in the arguments of `fit`."""
-        set_features(self, found.n_features, found.feature_names)
-        data = found.summed(self._sum_options(found.n_features))
+    def _fit_input(self, fit_input: FitInput, y: Any = None) -> Self:
+        """Fit to what `fit` was handed; `SemFSCV` calls it for the refit with its own input.
+
+        The decorator then ends the callbacks that were passed on to the refitted selector.
+        """
+        set_features(self, fit_input.n_features, fit_input.feature_names)
+        data = fit_input.summed(self._sum_options(fit_input.n_features))
         return self._fit_data(data.corrected(), y)
 
     def _fit_data(self, data: TrainingData, y: Any = None) -> Self:

@@ -212,7 +212,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         """
         with self._all_or_nothing():
             self._check_parameters()
-            found = FitInput.from_user(
+            fit_input = FitInput.from_user(
                 self,
                 X,
                 y,
@@ -221,7 +221,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
                 batch=batch,
                 batch_unlabeled=batch_unlabeled,
             )
-            moments = found.sample(LARGEST_SAMPLE).without_empty_classes()
+            moments = fit_input.sample(LARGEST_SAMPLE).without_empty_classes()
             check_two_classes(moments)
             table = align_attributes(self.attributes, moments.classes)
             settings = self._settings(moments.counts, table)
@@ -238,7 +238,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
             task = context.subcontext(task_name="refit")
             with task.propagate_callback_context(final):
                 task.call_on_fit_task_begin(estimator=self, X=X, y=y)
-                final._fit_input(found, y)
+                final._fit_input(fit_input, y)
                 task.call_on_fit_task_end(estimator=self, X=X, y=y)
             if not splits:
                 self._keep_most_of_the_fall(final)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from semfs._typing import Mask
@@ -18,13 +20,18 @@ from semfs.validation import ParameterError
 def solve(
     params: MethodParameters,
     objective: Objective,
-    further: list[Quadratic],
     candidates: Candidates,
-    monitor: Monitor | None = None,
+    *,
     quadratic: Quadratic | None = None,
+    further: Sequence[Quadratic] = (),
     panel: Panel | None = None,
+    monitor: Monitor | None = None,
 ) -> Solution:
-    """Return the solution by the solver that the parameters ask for."""
+    """Return the solution by the solver that the parameters ask for.
+
+    ``quadratic`` is the objective as forward selection sees it, if it was made already, and
+    ``further`` are problems that the selected features must solve as well.
+    """
     d = objective.n_features
     if params.solver == "direct":
         copies = None

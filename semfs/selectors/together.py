@@ -42,7 +42,7 @@ USUAL_STRETCH = 2.0
 
 
 class KeptBlocks:
-    """Blocks of two matrices of equal length, in memory or beyond a limit in a temporary file.
+    """Blocks of samples and their scores, in memory or beyond a limit in a temporary file.
 
     They can be read as often as needed.
     """
@@ -50,21 +50,21 @@ class KeptBlocks:
     def __init__(self, memory: int = KEPT_BYTES) -> None:
         self.memory = memory
         self.blocks: list[tuple[Float64, Float64]] = []
-        self.shapes: list[tuple[int, int, int]] = []  # rows, and columns of both
+        self.shapes: list[tuple[int, int, int]] = []  # samples, features, classes
         self.file: TempArray | None = None
 
-    def append(self, W: Float64, L: Float64) -> None:
-        """Keep a block: W (r, k) and L (r, U)."""
-        size = 8 * (W.size + L.size)
+    def append(self, whitened: Float64, scores: Float64) -> None:
+        """Keep a block: whitened samples (r, k) and their scores (r, U)."""
+        size = 8 * (whitened.size + scores.size)
         if self.file is None and size <= self.memory:
             self.memory -= size
-            self.blocks.append((W, L))
+            self.blocks.append((whitened, scores))
             return
         if self.file is None:
             self.file = TempArray(np.float64)
-        self.file.append(W)
-        self.file.append(L)
-        self.shapes.append((len(W), W.shape[1], L.shape[1]))
+        self.file.append(whitened)
+        self.file.append(scores)
+        self.shapes.append((len(whitened), whitened.shape[1], scores.shape[1]))
 
     def __iter__(self) -> Iterator[tuple[Float64, Float64]]:
         """Yield the blocks in the order in which they came."""
@@ -75,8 +75,8 @@ class KeptBlocks:
         for rows, k, U in self.shapes:
             middle = first + rows * k
             last = middle + rows * U
-            W = self.file[first:middle].reshape(rows, k)
-            yield W, self.file[middle:last].reshape(rows, U)
+            whitened = self.file[first:middle].reshape(rows, k)
+            yield whitened, self.file[middle:last].reshape(rows, U)
             first = last
 
 
@@ -100,8 +100,8 @@ class Mixture:
 
         Parameters
         ----------
-        blocks : re-iterable of (W, L)
-            Whitened samples W (r, k) and their scores L (r, U).
+        blocks : re-iterable of pairs
+            Whitened samples (r, k) and the scores (r, U) that each has alone.
         """
         current = self._corrected(blocks)
         first = None
@@ -114,13 +114,13 @@ class Mixture:
             current = replace(current, means=means)
         return current
 
-    def scores(self, W: Float64, L: Float64) -> Float64:
-        """Return scores (r, U) of samples W (r, k) that have scores L (r, U) alone."""
+    def scores(self, whitened: Float64, alone: Float64) -> Float64:
+        """Return scores (r, U) of samples (r, k), given those (r, U) that each has alone."""
         if self.means is None:
-            return L + self.correction
-        # |w|² is the same for all classes
-        found = W @ self.means.T
-        found += L
+            return alone + self.correction
+        # |w|² of a whitened sample w is the same for all classes
+        found = whitened @ self.means.T
+        found += alone
         found += self.correction - 0.5 * (self.means**2).sum(axis=1)
         return found
 
@@ -137,10 +137,10 @@ class Mixture:
         """Number of samples (U,) of each class, and their sums (U, k)."""
         totals = np.zeros(len(self.seen))
         sums = np.zeros_like(self.fixed)
-        for W, L in blocks:
-            P = _softmax_in_place(self.scores(W, L) / TEMPERATURE)
-            totals += P.sum(axis=0)
-            sums += P.T @ W
+        for whitened, alone in blocks:
+            shares = _softmax_in_place(self.scores(whitened, alone) / TEMPERATURE)
+            totals += shares.sum(axis=0)
+            sums += shares.T @ whitened
         return totals, sums
 
 
@@ -167,11 +167,11 @@ class TogetherTrial:
         calibration = self.certainty.calibration
         if not calibration.sample.is_real:
             return []
-        W = calibration.predictor.whiten(calibration.sample.Z)
+        whitened = calibration.predictor.whiten(calibration.sample.Z)
         found = []
         for fold, alone in zip(calibration.folds, calibration.unseen_samples()):
-            group = W[calibration.plays_unseen(fold)]
-            mixture = Mixture.of_unseen(len(fold.held_out), W.shape[1])
+            group = whitened[calibration.plays_unseen(fold)]
+            mixture = Mixture.of_unseen(len(fold.held_out), whitened.shape[1])
             fitted = mixture.fit([(group, alone.scores)])
             found.append(replace(alone, scores=fitted.scores(group, alone.scores)))
         return found

@@ -17,7 +17,8 @@ from semfs.rows import MemoryRows, open_blocks
 from semfs.selectors.cluster_moments import clusters_beyond_memory
 from semfs.selectors.clusters import SampleSizes, cluster_unlabeled
 from semfs.selectors.inputs.unlabeled_rows import UnlabeledStream
-from semfs.selectors.prediction import ClassPredictor, same_space
+from semfs.selectors.prediction import ClassPredictor
+from semfs.selectors.same_space import same_space
 
 FITTED = ("order_", "scores_", "coef_", "intercept_", "objective_", "support_")
 
