@@ -12,8 +12,14 @@ from evidence import table
 
 from semfs.lab.claims import Claim
 from semfs.lab.claims.best_baseline import leads_over_each, relative_lead
-from semfs.lab.claims.comparisons import TUNED_BASELINES
-from semfs.lab.claims.measured import DESCRIBED, NO_LEAD, OURS, PAPER_BASELINES, Scores
+from semfs.lab.claims.measured import (
+    DESCRIBED,
+    NO_LEAD,
+    OURS,
+    PAPER_BASELINES,
+    TUNED_BASELINES,
+    Scores,
+)
 from semfs.lab.claims.rules import (
     CONDITIONS,
     GENERAL_RULE,

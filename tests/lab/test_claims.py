@@ -8,7 +8,7 @@ from claim_rows import made_rows
 
 from semfs.lab.claims import all_claims, comparisons, sweeps
 from semfs.lab.claims.best_baseline import relative_lead
-from semfs.lab.claims.measured import flat, scores_of, times
+from semfs.lab.claims.measured import TUNED_BASELINES, flat, scores_of, times
 from semfs.lab.claims.rules import settled_at, stopped_at
 from semfs.lab.comparison import paired_interval
 
@@ -79,7 +79,25 @@ def test_the_headline_is_judged_with_tuned_baselines_too():
     rows = made_rows({"SemFS": 0.65, "LASSO": 0.5, "LASSO (oracle)": 0.6})
     fair, tuned = comparisons.comparison_claims(rows)[:2]
     assert (fair.verdict, tuned.verdict) == ("confirmed", "not")
-    assert tuned.rows[0][1:3] == ["LASSO (oracle)", "+8 % (+8 to +8)"]
+    best, lead = tuned.rows[0][1:3]
+    assert best.startswith("LASSO (oracle) (not run: MCFS (oracle), FSASL (oracle)")
+    assert lead == "+8 % (+8 to +8)"
+
+
+def test_baselines_count_at_their_defaults_beside_tuned_ones():
+    rows = made_rows({"SemFS": 0.65, "WkNN": 0.6, "LASSO (oracle)": 0.5})
+    tuned = comparisons.headline_tuned(scores_of(rows))
+    assert tuned.verdict == "not"
+    assert tuned.rows[0][1].startswith("WkNN (")
+    # Without any grid nothing was tuned.
+    assert not comparisons.headline_tuned(scores_of(rows[:20])).is_run
+
+
+@pytest.mark.parametrize("claim", [comparisons.headline_tuned, comparisons.tuned_baselines])
+def test_a_claim_about_tuned_baselines_is_confirmed_only_if_all_of_them_are_tuned(claim):
+    rows = made_rows({"SemFS": 0.65} | dict.fromkeys(TUNED_BASELINES, 0.5))
+    assert claim(scores_of(rows)).verdict == "confirmed"
+    assert claim(scores_of(rows[:-10])).verdict == "undecided"
 
 
 @pytest.mark.parametrize(
@@ -120,8 +138,9 @@ def test_baselines_tuned_on_the_test_count_with_their_best_point():
     rows = made_rows({"SemFS": 0.5, "MCFS (oracle)": 0.3})
     rows += made_rows({"MCFS (oracle)": 0.45}) + made_rows({"MCFS (oracle)": 0.2})
     claim = comparisons.tuned_baselines(scores_of(rows))
-    assert claim.verdict == "confirmed"
+    assert claim.rows[0][1] == "MCFS (oracle)"
     assert claim.rows[0][2].startswith("+0.050 (")
+    assert claim.rows[0][-1] == "confirmed"
 
 
 def test_the_growth_of_the_lead_is_its_slope_over_the_labeled_share():

@@ -18,6 +18,7 @@ from semfs.lab.comparison import (
     mean_over_splits,
     value_of,
 )
+from semfs.lab.plan import ORACLE
 from semfs.lab.sections import data_title
 
 #: The method of the paper: its objective, solved directly, and by its own algorithm.
@@ -30,6 +31,8 @@ DESCRIBED = "SemFS, unseen classes described"
 #: The baselines of the paper, and those of them that use class labels.
 PAPER_BASELINES = ("Random", "MCFS", "FSASL", "LASSO", "L20ALM", "WkNN")
 SUPERVISED = ("LASSO", "L20ALM", "WkNN")
+#: Those that have a parameter, with the best point of the paper's grid, chosen on the test.
+TUNED_BASELINES = tuple(f"{label}{ORACLE}" for label in PAPER_BASELINES if label != "Random")
 
 #: What a job may keep in its settings or beside its scores, and a claim may ask for.
 SETTINGS = ("ratio", "alpha", "preprocessing", "n", "d", "objective", "max_rows")
@@ -137,6 +140,8 @@ def lead_of(
     methods: Mapping[str, MethodScores], metric: str, ours: str, other: str
 ) -> Interval:
     """Return the lead of a method: mean over k, paired over the splits that both have."""
+    if ours not in methods or other not in methods:
+        return NO_LEAD
     a, b = methods[ours][metric], methods[other][metric]
     shared = {position: a[position] - b[position] for position in a if position in b}
     if not shared:
