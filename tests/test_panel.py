@@ -1,6 +1,7 @@
 """The page about a panel: what the object knows, what the page says, words, the command."""
 
 import csv
+import re
 
 import numpy as np
 import pytest
@@ -41,6 +42,34 @@ def planted():
     X[y == 0, 0] += 6
     X[y >= 2, 1] += 6
     return X, y
+
+
+def confused_naively(selector, X, y, first, second):
+    """The share of samples nearer to the other mean, each of them left out of the moments."""
+    Z = X[:, np.flatnonzero(selector.support_)]
+    centered = Z - np.array([Z[y == label].mean(axis=0) for label in y])
+    correlations = np.corrcoef(centered.T)
+    deviations = centered.std(axis=0)
+    k = Z.shape[1]
+
+    def inverse_without(i):
+        """The covariance without sample i: half of it, the diagonal, stays as it was."""
+        n = (y == y[i]).sum()
+        u = centered[i] / deviations
+        without = 0.5 * (correlations - n / (n - 1) / len(y) * np.outer(u, u)) + 0.5 * np.eye(k)
+        return np.linalg.inv(without)
+
+    shares = []
+    for own, other in ((first, second), (second, first)):
+        hits = []
+        for i in np.flatnonzero(y == own):
+            others = (y == own) & (np.arange(len(y)) != i)
+            inverse = inverse_without(i)
+            to_own = (Z[i] - Z[others].mean(axis=0)) / deviations
+            to_other = (Z[i] - Z[y == other].mean(axis=0)) / deviations
+            hits.append(to_other @ inverse @ to_other < to_own @ inverse @ to_own)
+        shares.append(np.mean(hits))
+    return np.mean(shares)
 
 
 # ---- explain() ------------------------------------------------------------------------
@@ -318,3 +347,95 @@ def test_the_page_says_that_rules_held_on_every_bootstrap():
     assert told not in free.render()
     grouped = panel_report(SemFS(1, groups=list("aabbcc")).fit(X, y), n_bootstraps=2)
     assert f"{told} (groups)." in grouped.render()
+
+
+def overlapping(seed=0, sizes=(12, 40, 25, 3)):
+    """Classes of some sizes whose means are close to each other."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat([f"c{c}" for c in range(len(sizes))], sizes)
+    X = rng.normal(size=(len(y), 8)) * rng.uniform(0.5, 3.0, 8)
+    means = {label: rng.normal(size=8) for label in np.unique(y)}
+    return X + np.array([means[label] for label in y]), y
+
+
+def test_samples_are_confused_with_classes_to_whose_mean_they_are_nearer():
+    X, y = overlapping()
+    selector = SemFS(4).fit(X, y)
+    report = panel_report(selector, X, y, n_bootstraps=0)
+    for first, second in (("c0", "c1"), ("c0", "c2"), ("c1", "c2")):
+        expected = confused_naively(selector, X, y, first, second)
+        assert_allclose(report.confused.loc[first, second], expected)
+    assert report.confused.loc["c3"].drop("c3").isna().all()
+    pairs = report.pairs()
+    assert pairs["basis"].tolist() == ["counted"] * 3 + ["too few"] * 3
+    assert pairs["confused"][:3].is_monotonic_decreasing
+
+
+def test_confused_shares_do_not_depend_on_how_samples_are_given(tmp_path):
+    X, y = overlapping()
+    selector = SemFS(4).fit(X, y)
+    remembered = panel_report(selector, n_bootstraps=0).confused
+    given = panel_report(selector, X, y, n_bootstraps=0).confused
+    np.savez(tmp_path / "data.npz", X=X, y=y)
+    stored = panel_report(selector, str(tmp_path / "data.npz"), "y", n_bootstraps=0).confused
+    pd.testing.assert_frame_equal(remembered, given)
+    pd.testing.assert_frame_equal(remembered, stored)
+
+
+def test_the_share_confused_is_that_of_new_samples():
+    """Normal distributions about the means of few samples promise a tenth of it."""
+    expected = []
+    promised = []
+    found = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        means = rng.normal(size=(6, 60)) * 0.6
+        y = np.repeat([f"c{c}" for c in range(6)], 10)
+        codes = np.repeat(np.arange(6), 10)
+        X = means[codes] + rng.standard_t(3, size=(60, 60))
+        # what the selection itself promises too much is another matter
+        selector = SemFS(30, candidates=range(30)).fit(X, y)
+        pairs = panel_report(selector, X, y, n_bootstraps=0).pairs()
+        expected.append(pairs["confused"].mean())
+        promised.append(selector.explain(n_bootstraps=0).pairs["error"].mean())
+        new_codes = np.repeat(np.arange(6), 300)
+        new = means[new_codes] + rng.standard_t(3, size=(1800, 60))
+        selected = np.flatnonzero(selector.support_)
+        whiten = selector._predictor().whiten
+        centers = whiten(np.array([X[codes == c][:, selected].mean(axis=0) for c in range(6)]))
+        distances = ((whiten(new[:, selected])[:, None] - centers) ** 2).sum(axis=2)
+        own = distances[np.arange(1800), new_codes]
+        nearer = (distances < own[:, None]).sum(axis=1) / 5.0
+        found.append(nearer.mean())
+    assert np.mean(expected) == pytest.approx(np.mean(found), rel=0.2)
+    assert np.mean(promised) < 0.2 * np.mean(found)
+
+
+def test_pairs_without_samples_are_predicted(panel, lung):
+    pairs = panel.pairs()
+    unseen = set(panel.explanation.unseen)
+    has_unseen = pairs["first"].isin(unseen) | pairs["second"].isin(unseen)
+    assert (pairs["basis"][has_unseen] == "predicted").all()
+    assert (pairs["basis"][~has_unseen] != "predicted").all()
+    assert len(pairs) == len(panel.explanation.pairs)
+
+
+def test_rules_and_sources_are_in_the_words_of_the_data():
+    X, y = planted()
+    X[y == 1, 2] += 6
+    rules = {"exclude": [5], "min_per_class": 1, "capacity": 60.0}
+    selector = SemFS(3, **rules).fit(X - X.min(), y)
+    cells = panel_report(selector, words=CELLS, n_bootstraps=0)
+    text = cells.render()
+    assert "1 genes ruled out" in text
+    assert "Every seen cell type has 1 markers" in text
+    assert re.search(r"Cell type \d uses most", text)
+    assert "Seen cell types: 4 cell types" in text
+    assert "features" not in " ".join(cells.words.put_into(rule) for rule in cells.rules)
+    assert "1 features ruled out" in panel_report(selector, n_bootstraps=0).render()
+
+
+def test_a_marker_that_is_higher_in_another_class_names_it():
+    X, y = planted()
+    text = panel_report(SemFS(2).fit(X, y), n_bootstraps=0).render()
+    assert "higher in" in text

@@ -296,6 +296,7 @@ def _settings(options: Selection, features: dict[str, list[int]]) -> dict[str, o
     from semfs.selectors.rules.parameters import RULE_PARAMETERS
 
     settings: dict[str, object] = given(options, *KEPT_OPTIONS, *RULE_PARAMETERS)
+    settings |= given(options, "label_weight", "gamma", "max_correlation")
     # What a file or pattern meant, too, because the file may change.
     for name, indices in features.items():
         if indices and name != "candidates":

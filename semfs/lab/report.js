@@ -79,9 +79,10 @@
   }
 
   // Names at the places 0, 1, …: equal names must not fall on one place.
+  const longest = innerWidth < 600 ? 22 : 36; // on a phone names would fill the screen
   function ticks(names, marked = []) {
     const text = (name) => {
-      const short = label(name.length <= 36 ? name : `${name.slice(0, 35)}…`);
+      const short = label(name.length <= longest ? name : `${name.slice(0, longest - 1)}…`);
       return marked.includes(name) ? `<b>${short}</b>` : short;
     };
     return { tickvals: names.map((_, i) => i), ticktext: names.map(text) };
@@ -156,9 +157,12 @@
       const columns = (Object.values(panel.series)[0] || []).map((p) => p[0]);
       // The first line of a grid of classes is not zero; behind colored fields there is no grid.
       const grid = { zeroline: false, showgrid: panel.kind === "dots" };
-      const yaxis = { ...ticks(Object.keys(panel.series), panel.marked), ...grid, autorange: "reversed" };
+      const rows = Object.keys(panel.series);
+      // The first row is on top; half a column of room on every side.
+      const yaxis = { ...ticks(rows, panel.marked), ...grid, range: [rows.length - 0.4, -0.6] };
       const trace = panel.kind === "dots" ? dots(panel) : fields(panel);
-      return { traces: [trace], xaxis: { ...ticks(columns), ...grid, tickangle: -60 }, yaxis };
+      const xaxis = { ...ticks(columns), ...grid, tickangle: -60, range: [-0.6, columns.length - 0.4] };
+      return { traces: [trace], xaxis, yaxis };
     }
     const axis = (name, title) => ({
       title: { text: label(title) },

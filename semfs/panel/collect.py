@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from semfs._typing import DataLike, Float64, LabelsLike
 from semfs.io.anndata import as_genes
+from semfs.panel.confusion import confused_shares
 from semfs.panel.detection import count_above
 from semfs.panel.report import PanelReport
 from semfs.panel.words import CELLS, GENERAL, Words
@@ -87,6 +88,7 @@ def panel_report(
     shares = None
     n_samples = None
     class_sizes = None
+    confused = None
     if counted is not None:
         pandas = import_optional("pandas", "data", what="A panel")
         n_samples = int(counted.class_sizes.sum())
@@ -94,6 +96,8 @@ def panel_report(
         names = explanation.features.index
         columns = explanation.classes.columns
         shares = pandas.DataFrame(counted.shares().T, names, columns)
+        both = confused_shares(selector, X, y, counted)
+        confused = pandas.DataFrame(both, columns, columns)
     if settings is None:
         settings = _settings_of(selector)
     return PanelReport(
@@ -102,6 +106,7 @@ def panel_report(
         n_samples=n_samples,
         class_sizes=class_sizes,
         shares=shares,
+        confused=confused,
         threshold="0" if of_cells else "the mean over classes",
         rules=list(selector.rules_),
         knowledge=dict(selector.knowledge_),

@@ -24,9 +24,9 @@ MOST_SHOWN = 100
 MOST_PAIRS = 300
 #: Pairs of classes that are named in the text.
 MOST_NAMED = 5
-#: A distance from which colors are alike: the best rule errs in Φ(-3) = 0.1 % of the samples.
-LARGEST_DISTANCE = 6.0
-#: Pairs that the best rule confuses in more than this share of their samples are named.
+#: A share of confused samples from which colors are alike: half of them are confused by chance.
+MOST_CONFUSED = 0.3
+#: Pairs of which more than this share of the samples is confused are named.
 NOTABLE_ERROR = 0.05
 
 
@@ -43,7 +43,7 @@ def panel_sections(report: PanelReport) -> list[Section]:
     if report.explanation.n_bootstraps:
         parts.append(_stability(report))
     if report.rules:
-        parts.append(Section("Rules", list(report.rules)))
+        parts.append(_rules(report))
     return parts
 
 
@@ -51,9 +51,9 @@ def _summary(report: PanelReport) -> Section:
     """The panel in a few sentences."""
     words = report.words
     found = report.explanation
-    text = f"{len(report.features)} of {report.n_features} {words.features}, selected on "
+    text = f"{len(report.features)} of {report.n_features:,} {words.features}, selected on "
     if report.n_samples is not None:
-        text += f"{report.n_samples} {words.samples} of "
+        text += f"{report.n_samples:,} {words.samples} of "
     text += f"{len(found.classes.columns)} {words.classes}."
     if found.unseen:
         text += (
@@ -61,31 +61,29 @@ def _summary(report: PanelReport) -> Section:
             "Everything that this page says about these is predicted."
         )
     paragraphs = [text, *_small_classes(report), *_batch_features(report)]
-    if _weakest(report):
-        paragraphs.append(
-            f"Hardest to separate: {_weakest(report)}. The other pairs are confused in "
-            f"at most {_next_error(report):.0%} of their {words.samples}, as far as "
-            "normal distributions describe them."
-        )
-    else:
-        closest = ""
-        for pair in found.pairs[:1].itertuples():
-            closest = f" Closest are {pair.first} and {pair.second}."
-        paragraphs.append(
-            f"Every pair of {words.classes} can be separated: less than "
-            f"{NOTABLE_ERROR:.0%} of their {words.samples} would be confused, as far as "
-            f"normal distributions describe them.{closest}"
-        )
-    bare = found.coverage.index[found.coverage == 0].tolist()
-    if bare:
-        paragraphs.append(
-            f"No {words.feature} marks {listed(bare, MOST_NAMED)}; combinations of "
-            f"{words.features} may separate them nevertheless."
-        )
+    paragraphs.append(_hardest(report))
+    paragraphs.append(_fewest_markers(report))
     for source, used in report.knowledge.items():
-        text = used.removeprefix("used: ")
+        text = words.put_into(used.removeprefix("used: "))
+        source = source.replace("classes", words.classes).replace("samples", words.samples)
         paragraphs.append(f"{source[:1].upper()}{source[1:]}: {text}.")
     return Section("Summary", paragraphs)
+
+
+def _fewest_markers(report: PanelReport) -> str:
+    """Which classes have the fewest markers."""
+    words = report.words
+    coverage = report.explanation.coverage
+    fewest = int(coverage.min())
+    names = listed(coverage.index[coverage == fewest].tolist(), MOST_NAMED)
+    if fewest == 0:
+        return (
+            f"No {words.feature} marks {names}; combinations of {words.features} may separate "
+            "them nevertheless."
+        )
+    noun = words.feature if fewest == 1 else words.features
+    verb = "marks" if fewest == 1 else "mark"
+    return f"{fewest} {noun} or more {verb} every {words.class_}; that few mark {names}."
 
 
 def _small_classes(report: PanelReport) -> list[str]:
@@ -100,7 +98,8 @@ def _small_classes(report: PanelReport) -> list[str]:
     verb = f"{words.class_} has" if len(sizes) == 1 else f"{words.classes} have"
     return [
         f"{len(sizes)} {verb} fewer than {FEW_SAMPLES} {words.samples}: {names}. What this "
-        "page says of them rests on so few, and may not hold for others."
+        "page says of them rests on so few, and may not hold for others; how well they are "
+        "separated is not known."
     ]
 
 
@@ -122,22 +121,39 @@ def _signs_kept(attributes: str) -> str:
     return attributes.replace("+ ", "+\N{NO-BREAK SPACE}").replace("− ", "−\N{NO-BREAK SPACE}")
 
 
+def _hardest(report: PanelReport) -> str:
+    """Which pairs of classes are hard to separate, and how well the others are separated."""
+    words = report.words
+    pairs = report.pairs().dropna(subset="confused")
+    weakest = _weakest(report)
+    if not weakest:
+        closest = ""
+        for pair in pairs[:1].itertuples():
+            closest = f" Closest are {pair.first} and {pair.second} ({pair.confused:.1%})."
+        return (
+            f"Every pair of {words.classes} can be separated: less than {NOTABLE_ERROR:.0%} of "
+            f"their {words.samples} are confused.{closest}"
+        )
+    # `_weakest` names the first pairs, and pairs come by falling share.
+    shares = pairs["confused"].to_numpy()
+    n_named = min(MOST_NAMED, int((shares >= NOTABLE_ERROR).sum()))
+    text = f"Hardest to separate: {weakest}."
+    if n_named < len(shares):
+        text += (
+            f" Of each other pair at most {shares[n_named]:.0%} of the {words.samples} are "
+            "confused."
+        )
+    return text
+
+
 def _weakest(report: PanelReport) -> str:
     """The pairs of classes that are hardest to separate, in words."""
-    pairs = report.explanation.pairs
-    notable = pairs[pairs["error"] >= NOTABLE_ERROR][:MOST_NAMED]
+    pairs = report.pairs()
+    notable = pairs[pairs["confused"] >= NOTABLE_ERROR][:MOST_NAMED]
     return "; ".join(
-        f"{pair.first} and {pair.second} ({pair.error:.0%} confused)"
+        f"{pair.first} and {pair.second} ({pair.confused:.0%} confused)"
         for pair in notable.itertuples()
     )
-
-
-def _next_error(report: PanelReport) -> float:
-    """The share of samples confused of the worst pair that `_weakest` does not name."""
-    errors = report.explanation.pairs["error"].to_numpy()
-    # Pairs are sorted by error, the largest first, and `_weakest` names the first ones.
-    n_named = min(MOST_NAMED, int((errors >= NOTABLE_ERROR).sum()))
-    return float(errors[n_named]) if n_named < len(errors) else 0.0
 
 
 def _feature_section(report: PanelReport) -> Section:
@@ -177,8 +193,8 @@ def _feature_section(report: PanelReport) -> Section:
     text = (
         f"In the order of selection: each {words.feature} adds to those above it. Share of "
         "fit: its part of the decrease of the objective. Varies with: attributes that its "
-        f"class means follow. Near copies: {words.features} that follow nearly the same "
-        "pattern, with their correlation; those outside the panel are substitutes."
+        f"means over the {words.classes} follow. Near copies: {words.features} of nearly the "
+        "same pattern, with their correlation; those outside the panel are substitutes."
     )
     if has_batches:
         text += f" {words.class_.capitalize()} · batch: their shares of its variance."
@@ -265,41 +281,33 @@ def _coverage(report: PanelReport) -> Section:
     """How many features mark each class, and which."""
     words = report.words
     found = report.explanation
-    distances = found.separation.to_numpy(copy=True)
-    # A class is at distance 0 of itself, which is not its nearest other class.
-    np.fill_diagonal(distances, np.inf)
+    hardest = _hardest_of_each(report)
     body: list[list[Any]] = []
-    for row, (label, n_markers) in enumerate(found.coverage.items()):
-        markers = found.markers.index[found.markers[label]].astype(str).tolist()
-        nearest = found.separation.columns[distances[row].argmin()]
+    for label, n_markers in found.coverage.items():
         title = f"{label} (predicted)" if label in found.unseen else str(label)
-        # More digits than its errors have would mislead.
-        distance = f"{distances[row].min():.1f}"
         size = None if report.class_sizes is None else report.class_sizes.get(label)
         body.append(
             [
                 title,
                 "–" if size is None else int(size),
                 int(n_markers),
-                markers or "–",
-                str(nearest),
-                distance,
+                _markers_of(report, label) or "–",
+                hardest.get(str(label), "–"),
             ]
         )
     # Classes that lack markers are what a reader looks for.
     body.sort(key=lambda line: line[2])
     text = (
         f"A {words.feature} marks a {words.class_} if its mean there lies at least one "
-        "standard deviation (within classes) above the mean of the others, and the "
-        f"{words.class_} is among its two highest."
+        f"standard deviation (within {words.classes}) above the mean of the others, and the "
+        f"{words.class_} is among its two highest; the higher one is named in that case."
     )
     columns = [
         words.class_,
         words.samples,
         "markers",
         "which",
-        "nearest",
-        "distance to it",
+        "hardest to tell from",
     ]
     caption = f"Markers of each {words.class_}, fewest first"
     return Section(
@@ -309,50 +317,103 @@ def _coverage(report: PanelReport) -> Section:
     )
 
 
+def _markers_of(report: PanelReport, label: Any) -> list[Any]:
+    """The features that mark a class; a class where a feature is higher still is named."""
+    found = report.explanation
+    markers: list[Any] = []
+    for name in found.markers.index[found.markers[label]]:
+        highest = found.means.loc[name].idxmax()
+        if highest == label:
+            markers.append(str(name))
+        else:
+            markers.append((str(name), f"higher in {highest}"))
+    return markers
+
+
+def _hardest_of_each(report: PanelReport) -> dict[str, str]:
+    """For each class the one that it is confused with most, and in which share."""
+    hardest: dict[str, str] = {}
+    for pair in report.pairs().itertuples():
+        if pair.basis == "too few":
+            continue
+        about = "" if pair.basis == "counted" else "about "
+        share = f"{about}{pair.confused:.0%}"
+        hardest.setdefault(str(pair.first), f"{pair.second} ({share})")
+        hardest.setdefault(str(pair.second), f"{pair.first} ({share})")
+    return hardest
+
+
 def _separation(report: PanelReport) -> Section:
-    """Distances between all pairs of classes."""
+    """The share of samples confused, of all pairs of classes."""
     words = report.words
     found = report.explanation
     marks = {label: f"{label} (predicted)" for label in found.unseen}
-    names = [marks.get(label, str(label)) for label in found.separation.index]
-    names = names[:MOST_SHOWN]
-    distances = found.separation.to_numpy()
-    series = _heat_map(names, distances, "distance")
+    labels = [str(label) for label in found.separation.index]
+    names = [marks.get(label, label) for label in labels][:MOST_SHOWN]
+    pairs = report.pairs()
+    place = {label: i for i, label in enumerate(labels)}
+    shares = np.zeros((len(labels), len(labels)))
+    for pair in pairs.itertuples():
+        i, j = place[str(pair.first)], place[str(pair.second)]
+        shares[i, j] = shares[j, i] = pair.confused
+    basis = {
+        "counted": "counted",
+        "predicted": "normal distributions",
+        "too few": f"too few {words.samples}",
+    }
     panel = Panel(
-        f"Distance of every pair of {words.classes}",
+        f"Share of {words.samples} confused, every pair of {words.classes}",
         words.class_,
         words.class_,
-        series,
+        _heat_map(names, shares, "confused:"),
         kind="heat",
-        color="distance",
-        limits=(0.0, LARGEST_DISTANCE),
+        color="confused",
+        limits=(MOST_CONFUSED, 0.0),
     )
-    # Two normal distributions of one covariance at distance δ: the best rule errs in
-    # Φ(−δ/2) of the samples, the numbers that the text gives.
-    pairs = found.pairs[:MOST_PAIRS]
     body = [
         [
             marks.get(p.first, p.first),
             marks.get(p.second, p.second),
+            None if np.isnan(p.confused) else f"{p.confused:.1%}",
+            basis[p.basis],
             f"{p.distance:.1f}",
-            p.error,
         ]
-        for p in pairs.itertuples()
+        for p in pairs[:MOST_PAIRS].itertuples()
     ]
-    columns = ["one", "other", "distance", "share confused"]
-    text = (
-        "Mahalanobis distance of the class means under the covariance within classes, "
-        f"with these {words.features} only. Of the {words.samples} of two {words.classes} "
-        "the best rule confuses 16 % at distance 2, 2 % at distance 4, and nearly none at "
-        "distance 6: what can be expected of normal distributions, not a measured error."
-    )
+    columns = ["one", "other", "share confused", "how", "distance"]
+    paragraphs = [_separation_text(report)]
     weakest = _weakest(report)
-    paragraphs = [text]
     if weakest:
         paragraphs.append(f"Weakest pairs: {weakest}.")
     caption = f"Pairs of {words.classes}, the least separated first"
     title = f"Expected separation of {words.classes}"
     return Section(title, paragraphs, Table(caption, columns, body), [panel])
+
+
+def _separation_text(report: PanelReport) -> str:
+    """How the shares of confused samples were found, and what they are worth."""
+    words = report.words
+    pairs = report.pairs()
+    sentences = []
+    if (pairs["basis"] == "counted").any():
+        sentences.append(
+            f"A {words.sample} is confused if, with these {words.features} only, it lies "
+            f"nearer to the mean of the other {words.class_} than to that of its own, in which "
+            f"it takes no part. The {words.features} were selected on the same "
+            f"{words.samples}, so new ones may be confused somewhat more often."
+        )
+    if (pairs["basis"] == "predicted").any():
+        sentences.append(
+            f"Where a {words.class_} has no {words.samples}, the share is what normal "
+            "distributions about the means would give, which is too little as a rule."
+        )
+    if (pairs["basis"] == "too few").any():
+        sentences.append(f"Empty fields: too few {words.samples} to tell.")
+    sentences.append(
+        f"Distance: between the means, in standard deviations within {words.classes} "
+        "(Mahalanobis)."
+    )
+    return " ".join(sentences)
 
 
 def _correlation(report: PanelReport) -> Section:
@@ -431,6 +492,23 @@ def _stability(report: PanelReport) -> Section:
     return Section("Stability", [text], Table(caption, columns, body))
 
 
+def _rules(report: PanelReport) -> Section:
+    """What each rule ruled out or led to, and what it cost."""
+    words = report.words
+    body = []
+    for sentence in report.rules:
+        rule, _, text = words.put_into(sentence).partition(": ")
+        body.append([rule, text[:1].upper() + text[1:]])
+    text = (
+        "J is what the panel leaves unexplained of the descriptions and labels of the "
+        f"{words.classes}; a smaller one is better. What a rule costs is by how much J exceeds "
+        "that of a search without this rule; it may be more. Of a rule that keeps "
+        f"{words.features} out, the one is named that would help the finished panel most."
+    )
+    table = Table("The rules", ["rule", "what it did, and what it cost"], body, open=True)
+    return Section("Rules", [text], table)
+
+
 def _spreads(found: Explanation) -> Any:
     """Standard deviations (k,) within classes, by the levels that are given in them."""
     # Each row of `classes` is (mean − average)/σ of one feature, so that
@@ -463,6 +541,6 @@ def _heat_map(names: list[str], values: Float64, what: str) -> dict[str, list[tu
 
 def _field(name: str, value: float | None, what: str) -> tuple[Any, ...]:
     """A field of a heat map."""
-    if value is None:
+    if value is None or np.isnan(value):
         return name, None, ""
     return name, value, f"{what} {value:.2f}"

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from semfs._typing import PathLike
 from semfs.lab.report import as_csv, render_sections, write_text
 from semfs.lab.sections import Section
@@ -36,6 +38,9 @@ class PanelReport:
         Samples of each seen class.
     shares : DataFrame of shape (k, C), or None
         Share of the samples of each seen class that are above ``threshold``.
+    confused : DataFrame of shape (C, C), or None
+        Share of the samples of two seen classes that are nearer to the other one's mean than
+        to that of their own class, in which they take no part; NaN of too few samples.
     threshold : str
         Zero for cells, else the mean over the classes, in words.
     rules : list of str
@@ -57,6 +62,7 @@ class PanelReport:
     n_samples: int | None = None
     class_sizes: pd.Series | None = None
     shares: pd.DataFrame | None = None
+    confused: pd.DataFrame | None = None
     threshold: str = "0"
     rules: Sequence[str] = ()
     knowledge: Mapping[str, str] = field(default_factory=dict)
@@ -88,6 +94,30 @@ class PanelReport:
         }
         ranks = pandas.RangeIndex(1, len(found) + 1, name="rank")
         return pandas.DataFrame(columns, index=ranks)
+
+    def pairs(self) -> pd.DataFrame:
+        """Return all pairs of classes: those that are confused most come first.
+
+        Columns are ``first``, ``second``, ``confused`` (the share of their samples), the
+        ``basis`` of that, and their ``distance``. The basis is "counted"; or "predicted" if a
+        class has no samples, or there are none at hand: then it is what normal distributions
+        would give, too little as a rule; or "too few" samples, and the share is NaN.
+        """
+        found = self.explanation.pairs
+        confused = found["error"].to_numpy(copy=True)
+        basis = np.full(len(found), "predicted", dtype=object)
+        if self.confused is not None:
+            known = self.confused.columns
+            both_known = (found["first"].isin(known) & found["second"].isin(known)).to_numpy()
+            rows = known.get_indexer(found["first"][both_known])
+            columns = known.get_indexer(found["second"][both_known])
+            counted = self.confused.to_numpy()[rows, columns]
+            confused[both_known] = counted
+            basis[both_known] = np.where(np.isnan(counted), "too few", "counted")
+        found = found.assign(confused=confused, basis=basis).drop(columns="error")
+        # NaN is last in either order.
+        order = np.lexsort((found["distance"], -confused))
+        return found.iloc[order].reset_index(drop=True)
 
     def substitutes(self) -> dict[str, list[str]]:
         """Return for each feature the near copies of it that are not selected, best first."""

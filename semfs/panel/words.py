@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -15,6 +16,26 @@ class Words:
     samples: str = "samples"
     class_: str = "class"
     classes: str = "classes"
+
+    def put_into(self, sentence: str) -> str:
+        """Return a sentence about features, samples and classes in these words.
+
+        Only phrases that the selector writes are changed: names may contain such words, too.
+
+        >>> CELLS.put_into("exclude: 3 features ruled out; class II gene would lower J")
+        'exclude: 3 genes ruled out; class II gene would lower J'
+        """
+        phrases = {
+            r"\b(\d+) features\b": rf"\1 {self.features}",
+            r"\b(\d+) samples\b": rf"\1 {self.samples}",
+            r"\b(\d+ |\d+ seen |\d+ described )classes\b": rf"\1{self.classes}",
+            r"^(min_per_class: every seen )class\b": rf"\1{self.class_}",
+            r"(predicted means too few )features\b": rf"\1{self.features}",
+            r"^(capacity: )class\b": rf"\1{self.class_}",
+        }
+        for pattern, replacement in phrases.items():
+            sentence = re.sub(pattern, replacement, sentence)
+        return sentence
 
 
 #: Words for samples of any kind.

@@ -87,7 +87,9 @@ class Explanation:
     def pairs(self) -> pd.DataFrame:
         """Pairs of classes, the least separated first: ``first``, ``second``, ``distance``.
 
-        ``error`` is the share of their samples that the best rule confuses, Φ(-distance / 2).
+        ``error`` is the share of their samples that the best rule would confuse if they were
+        normally distributed about these means, Φ(-distance / 2). That is too little as a rule,
+        much too little of few samples; `semfs.panel.PanelReport.pairs` counts samples instead.
         """
         frame = import_optional("pandas", "data", what="explain").DataFrame
         distances = self.separation.to_numpy()
