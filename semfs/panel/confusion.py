@@ -66,8 +66,8 @@ def confused_shares(
             distances = _left_out_distances(
                 predictor.whiten(values), whitened_means, code, sizes
             )
-            own = distances[:, code]
-            nearer[code] += (distances < own[:, None]).sum(axis=0)
+            to_its_mean = distances[:, [code]]
+            nearer[code] += (distances < to_its_mean).sum(axis=0)
     shares = nearer / np.maximum(sizes, 1.0)[:, None]
     both: Float64 = (shares + shares.T) / 2.0
     both[is_few] = np.nan
