@@ -24,6 +24,7 @@ STYLES = [
     ("#7a5c00", "cross", "12 3 3 3"),
     ("#555555", "ring", "6 6"),
     ("#56B4E9", "circle", "2 4"),
+    ("#9A3FB5", "square", "9 3 2 3"),
 ]
 COLUMNS = 3
 PANEL_WIDTH = 218

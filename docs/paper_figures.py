@@ -25,17 +25,21 @@ from semfs.lab.claims.measured import (
     swept,
     times,
 )
+from semfs.lab.claims.rules import FEWEST_SPLITS
 from semfs.lab.comparison import METRICS, Row
 from semfs.lab.sections import data_title
 
 IMAGES = Path(__file__).parent / "images"
 
-#: Lines of the main comparison: few, so that each can be followed.
+#: Lines of the main comparison: the paper's methods. SemFS/c is so close to SemFS that it
+#: could not be seen.
 MAIN = {
     OURS: "SemFS",
     "LASSO": "LASSO",
     "MCFS": "MCFS",
-    "Markers per class": "Markers per class",
+    "WkNN": "WkNN",
+    "FSASL": "FSASL",
+    "L20ALM": "L20ALM",
     "Random": "Random",
     PUBLISHED: "Algorithm 1 as published",
 }
@@ -81,20 +85,27 @@ def _main_figure(scores: Scores, metric: str) -> Figure | None:
     panels: dict[str, dict[str, Points]] = {}
     ks: set[int] = set()
     for name, methods in scores.items():
-        shown = [label for label in MAIN if label in methods]
-        splits = set.intersection(
-            *({split for split, _ in methods[label][metric]} for label in shown)
-        )
-        if OURS not in shown or not splits:
+        of_label = {
+            label: {split for split, _ in methods[label][metric]}
+            for label in MAIN
+            if label in methods
+        }
+        # A line with few splits would take them from all others.
+        needed = min(FEWEST_SPLITS, max(map(len, of_label.values()), default=0))
+        shown = [label for label, splits in of_label.items() if len(splits) >= needed]
+        if OURS not in shown:
+            continue
+        splits = set.intersection(*(of_label[label] for label in shown))
+        if not splits:
             continue
         lines: dict[str, Points] = {}
         for label in shown:
             values = methods[label][metric]
-            of_label = sorted({k for split, k in values})
-            ks |= set(of_label)
+            ks_of_label = sorted({k for split, k in values if split in splits})
+            ks |= set(ks_of_label)
             lines[MAIN[label]] = [
                 (k, fmean(values[s, k] for s in splits if (s, k) in values), 0.0)
-                for k in of_label
+                for k in ks_of_label
             ]
         panels[f"{_short(name)}, {_splits(len(splits))}"] = lines
     if not panels:
@@ -106,15 +117,17 @@ def _main_figure(scores: Scores, metric: str) -> Figure | None:
         Axis(title),
         panels,
     )
+    drawn = {name for lines in panels.values() for name in lines}
+    names = _listed([name for name in MAIN.values() if name in drawn])
     alt = (
-        f"Line chart with a panel for each data set: {title} of {_listed(list(MAIN.values()))} "
-        "against the number of selected features."
+        f"Line chart with a panel for each data set: {title} of {names} against the number of "
+        "selected features."
     )
     return Figure(
         f"paper-{metric}",
         f"{title} against the number of features",
-        "Means over the class splits that all methods shown have; the tables below have all "
-        "methods.",
+        "The paper's methods; means over the class splits that all lines of a panel have. "
+        "Methods with few splits are left out. The tables below have all methods.",
         alt,
         line_chart(chart),
     )

@@ -165,6 +165,15 @@ def test_a_panel_shows_means_over_the_splits_that_all_lines_have():
     assert [y for _, y, _ in lines["SemFS"]] == pytest.approx([0.6005, 0.4005])
 
 
+def test_a_method_with_few_splits_does_not_take_them_from_the_other_lines():
+    rows = made_rows({"SemFS": 0.6, "LASSO": 0.5}) + made_rows({"WkNN": 0.55}, 2)
+    figure = load_module("paper_figures").all_figures(rows)[0]
+    assert "toy, 10 splits" in figure.svg
+    assert "WkNN" not in figure.svg + figure.alt
+    rows = made_rows({"SemFS": 0.6, "WkNN": 0.55}, 2)
+    assert "WkNN" in load_module("paper_figures").all_figures(rows)[0].svg
+
+
 def test_marks_of_a_chart_are_where_the_values_are():
     charts = load_module("line_charts")
     points = [(0.0, 1.0, 0.0), (10.0, 3.0, 0.0)]

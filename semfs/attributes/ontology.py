@@ -34,7 +34,7 @@ def attributes_from_ontology(
     ontology : path-like or "cl", default="cl"
         A file in OBO or OWL (RDF/XML) format, which needs ``semfs[ontology]``, or in JSON
         (OBO Graphs). ``"cl"`` is the Cell Ontology without a file, which needs ``semfs[cl]``
-        (98 MB).
+        (a large download).
     own : bool, default=False
         Whether to keep the columns of terms that are an ancestor of no other given term.
         Such a column is 1 for that term alone and says nothing about an unseen class.
