@@ -4,8 +4,8 @@ Only errors that know their parameter (`semfs.validation.ParameterError` and its
 changed, and only the name of that parameter. All other messages are shown as they are.
 """
 
-#: The option that sets a parameter of the library.
-OPTIONS = {
+#: The option that sets a parameter of the library, where it has another name.
+OTHER_NAMES = {
     "n_features_to_select": "-k",
     "y": "--label",
     "key": "--layer",
@@ -16,36 +16,45 @@ OPTIONS = {
     "n_jobs": "--jobs",
     "n_repeats": "--repeats",
     "n_splits": "--splits",
-    "label_weight": "--label-weight",
-    "max_correlation": "--max-correlation",
-    "min_cells": "--min-cells",
     "no_label": "--unlabeled-names",
-    "gene_symbols": "--gene-symbols",
-    "min_per_class": "--min-per-class",
-    "min_level": "--min-level",
-    "max_level": "--max-level",
     "missing_values": "--impute",
     "unknown_rate": "--unknown",
     "class_table": "--table",
-    "missing_features": "--missing-features",
 }
-#: Parameters whose options have their names.
-SAME_NAME = (
-    *(
-        "alpha",
-        "attributes",
-        "candidates",
-        "drop",
-        "exclude",
-        "gamma",
-        "impute",
-        "include",
-        "layer",
-    ),
-    *("budget", "capacity", "costs", "figures", "groups"),
-    *("normalize", "out", "scale", "scheduler", "seed", "subset", "unseen"),
+#: Parameters whose options have their names, with hyphens.
+SAME_NAMES = (
+    "alpha",
+    "attributes",
+    "budget",
+    "candidates",
+    "capacity",
+    "costs",
+    "drop",
+    "exclude",
+    "figures",
+    "gamma",
+    "gene_symbols",
+    "groups",
+    "impute",
+    "include",
+    "label_weight",
+    "layer",
+    "max_correlation",
+    "max_level",
+    "min_cells",
+    "min_level",
+    "min_per_class",
+    "missing_features",
+    "normalize",
+    "out",
+    "scale",
+    "scheduler",
+    "seed",
+    "subset",
+    "unseen",
 )
-OPTIONS.update({name: f"--{name}" for name in SAME_NAME})
+#: The option that sets a parameter of the library.
+OPTIONS = {name: f"--{name.replace('_', '-')}" for name in SAME_NAMES} | OTHER_NAMES
 
 
 def message_of(problem: BaseException | Warning | str) -> str:

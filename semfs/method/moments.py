@@ -23,9 +23,8 @@ from semfs._typing import (
     Mask,
     Matrix,
 )
-from semfs.arrays import batches, canonical, quiet_overflow, take_columns
+from semfs.arrays import as_matrix, batches, canonical, quiet_overflow, take_columns
 from semfs.labels import encode_labels, label_array
-from semfs.rows import as_matrix
 from semfs.rows.centering import Centering
 from semfs.rows.device import DeviceRows, is_foreign
 from semfs.rows.memory import MemoryRows

@@ -354,19 +354,21 @@ def _separation(report: PanelReport) -> Section:
     place = {label: i for i, label in enumerate(labels)}
     shares = np.zeros((len(labels), len(labels)))
     for pair in pairs.itertuples():
-        i, j = place[str(pair.first)], place[str(pair.second)]
-        shares[i, j] = shares[j, i] = pair.confused
+        i = place[str(pair.first)]
+        j = place[str(pair.second)]
+        shares[i, j] = pair.confused
+        shares[j, i] = pair.confused
     basis = {
         "counted": "counted",
         "predicted": "normal distributions",
         "too few": f"too few {words.samples}",
     }
-    panel = Panel(
+    panel = _heat_map(
         f"Share of {words.samples} confused, every pair of {words.classes}",
         words.class_,
-        words.class_,
-        _heat_map(names, shares, "confused:"),
-        kind="heat",
+        names,
+        shares,
+        "confused:",
         color="confused",
         limits=(MOST_CONFUSED, 0.0),
     )
@@ -421,13 +423,12 @@ def _correlation(report: PanelReport) -> Section:
     words = report.words
     correlations = report.explanation.correlation.to_numpy()
     names = report.features[:MOST_SHOWN]
-    series = _heat_map(names, correlations, "correlation")
-    panel = Panel(
+    panel = _heat_map(
         f"Correlation of {words.features}",
         words.feature,
-        words.feature,
-        series,
-        kind="heat",
+        names,
+        correlations,
+        "correlation",
         color="r",
         limits=(-1.0, 1.0),
     )
@@ -528,19 +529,28 @@ def _dot_text(point: tuple[Any, ...]) -> str:
     return f"{level:.2f}" if share is None else f"{level:.2f} ({share:.0%})"
 
 
-def _heat_map(names: list[str], values: Float64, what: str) -> dict[str, list[tuple[Any, ...]]]:
-    """Fields of a heat map of all pairs, by name; the diagonal stays empty."""
-    series = {}
+def _heat_map(
+    title: str,
+    axis: str,
+    names: list[str],
+    values: Float64,
+    measure: str,
+    *,
+    color: str,
+    limits: tuple[float, float],
+) -> Panel:
+    """A heat map of a measure (n, n) of all pairs; the diagonal and NaN stay empty.
+
+    ``axis`` says what is compared, and ``color`` is the title of the colors.
+    """
+    series: dict[str, list[tuple[Any, ...]]] = {}
     for i, first in enumerate(names):
-        series[first] = [
-            _field(second, None if i == j else float(values[i, j]), what)
-            for j, second in enumerate(names)
-        ]
-    return series
-
-
-def _field(name: str, value: float | None, what: str) -> tuple[Any, ...]:
-    """A field of a heat map."""
-    if value is None or np.isnan(value):
-        return name, None, ""
-    return name, value, f"{what} {value:.2f}"
+        fields: list[tuple[Any, ...]] = []
+        for j, second in enumerate(names):
+            value = float(values[i, j])
+            if i == j or np.isnan(value):
+                fields.append((second, None, ""))
+            else:
+                fields.append((second, value, f"{measure} {value:.2f}"))
+        series[first] = fields
+    return Panel(title, axis, axis, series, kind="heat", color=color, limits=limits)

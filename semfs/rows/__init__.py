@@ -7,48 +7,25 @@ holds the sums over blocks of samples, `centering` what their scatter is taken a
 decides on the size of blocks, and `preprocess` on what is done to features before.
 """
 
-from semfs.arrays import as_matrix, batches, draw_rows
-from semfs.io.anndata import as_genes, view
-from semfs.labels import Labels
 from semfs.rows.blocks import BlockSource, OutOfCoreRows, beyond_memory, in_blocks
 from semfs.rows.device import DeviceRows, is_foreign
 from semfs.rows.memory import MemoryRows, in_memory
-from semfs.rows.opening import (
-    column_places,
-    open_blocks,
-    open_unlabeled,
-    source_of,
-)
-from semfs.rows.plan import ReadPlan
+from semfs.rows.opening import column_places, open_blocks, open_unlabeled
 from semfs.rows.preprocess import Preprocessing
-from semfs.rows.source import ClusterModel, RowSource
-from semfs.rows.sums import FAR, NEAR, Accumulator, add_outer
+from semfs.rows.source import RowSource
 
 __all__ = [
-    "FAR",
-    "NEAR",
-    "Accumulator",
     "BlockSource",
-    "ClusterModel",
     "DeviceRows",
-    "Labels",
     "MemoryRows",
     "OutOfCoreRows",
     "Preprocessing",
-    "ReadPlan",
     "RowSource",
-    "add_outer",
-    "as_genes",
-    "as_matrix",
-    "batches",
     "beyond_memory",
     "column_places",
-    "draw_rows",
     "in_blocks",
     "in_memory",
     "is_foreign",
     "open_blocks",
     "open_unlabeled",
-    "source_of",
-    "view",
 ]

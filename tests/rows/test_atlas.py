@@ -16,11 +16,12 @@ from sklearn.base import clone
 
 import semfs.io.safety
 from semfs import SemFS
+from semfs.arrays import draw_rows
 from semfs.io.mtx import mtx_reader
 from semfs.io.safety import FileError
 from semfs.io.sparse import SparseReader
 from semfs.labels import LEFT_OUT, Labels
-from semfs.rows import draw_rows, open_blocks
+from semfs.rows import open_blocks
 from semfs.rows.plan import PART_BLOCKS
 from semfs.rows.sums import PASS_ROWS
 

@@ -6,7 +6,8 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose
 
 from semfs.arrays import draw_rows
-from semfs.rows import Preprocessing, ReadPlan
+from semfs.rows import Preprocessing
+from semfs.rows.plan import ReadPlan
 from semfs.rows.threads import map_ahead, prefetch
 
 MIB = 2**20

@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose
 import semfs.io.reader as readers_module
 from problems import DATASETS, make_problem
 from semfs import AS_PUBLISHED, Moments, SemFS
-from semfs.rows import Accumulator, open_blocks
-from semfs.rows.sums import PANEL
+from semfs.rows import open_blocks
+from semfs.rows.sums import PANEL, Accumulator
 from semfs.selectors.inputs.kind import Kind, classify
 
 K = 12

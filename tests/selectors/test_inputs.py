@@ -11,7 +11,8 @@ from problems import make_problem
 from semfs import SemFS, load, save
 from semfs.labels import Labels
 from semfs.method.class_means import MeanModel
-from semfs.rows import open_blocks, view
+from semfs.rows import open_blocks
+from semfs.scverse import view
 from semfs.selectors.inputs import batches, fit_input, labeled, unlabeled
 from semfs.selectors.inputs.kind import Kind, classify
 
