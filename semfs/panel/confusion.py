@@ -16,8 +16,8 @@ from semfs._typing import DataLike, Float64, LabelsLike
 from semfs.panel.detection import Counts
 from semfs.panel.samples import labeled_blocks
 from semfs.scverse import FEW_SAMPLES
+from semfs.selectors.gaussian_density import SHRINKAGE
 from semfs.selectors.linear import LinearSelector
-from semfs.selectors.prediction import SHRINKAGE
 
 #: A sample is at most so large a part of the variance along itself; more is an outlier, and
 #: without it no variance would be left.
