@@ -173,15 +173,27 @@ def core_table(found: dict) -> str:
         *table("what | time / one `X.T @ X`: | peak memory above X (MB): | note", rows),
     ]
     for letter, grown in found["growth"].items():
-        first, last = grown["points"][0][0], grown["points"][-1][0]
-        lines += [
-            "",
-            f"Over {letter} = {first:,} to {last:,} the time of `direct` grows as "
-            f"{letter}^{grown['exponent']:.2f} on average, and as "
-            f"{letter}^{last_power(grown['points']):.2f} in the last step, where fixed costs "
-            "count least. It reads all of X, so it cannot stay below the power 1.",
-        ]
+        lines += ["", growth_sentence(letter, grown)]
     return made_by(found, *lines)
+
+
+def growth_sentence(letter: str, grown: dict) -> str:
+    """How the time grows with n or d, over all sizes and in the last step."""
+    points = grown["points"]
+    text = (
+        f"Over {letter} = {points[0][0]:,} to {points[-1][0]:,} the time of `direct` grows as "
+        f"{letter}^{grown['exponent']:.2f} on average"
+    )
+    power = last_power(points)
+    if power <= 0:
+        return (
+            f"{text}. The last step took no longer than the one before it, so that other work "
+            "on the machine must have disturbed these times: do not trust the power."
+        )
+    return (
+        f"{text}, and as {letter}^{power:.2f} in the last step, where fixed costs count least. "
+        "It reads all of X, so it cannot stay below the power 1."
+    )
 
 
 def last_power(points: list[list[float]]) -> float:
