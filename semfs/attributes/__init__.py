@@ -8,7 +8,6 @@ from semfs.attributes.ontology import attributes_from_ontology, mapping_template
 from semfs.attributes.tables import (
     AttributeTable,
     align_attributes,
-    as_attribute_table,
     attributes_of,
     constant_attributes,
     describe_attributes,
@@ -17,7 +16,6 @@ from semfs.attributes.tables import (
 __all__ = [
     "AttributeTable",
     "align_attributes",
-    "as_attribute_table",
     "attributes_from_hierarchy",
     "attributes_from_markers",
     "attributes_from_ontology",

@@ -174,11 +174,6 @@ def align_attributes(
     return AttributeTable.from_any(attributes).rows_of(classes)
 
 
-def as_attribute_table(attributes: AttributesLike | AttributeTable) -> AttributeTable:
-    """Return class descriptions in memory, in any form that `SemFS` takes, as a table."""
-    return AttributeTable.from_any(attributes)
-
-
 def attributes_of(classes: Iterable[Label], source: PathLike) -> pd.DataFrame:
     """Return descriptions of classes (C, m) as a frame: a table in a file, or by their names.
 

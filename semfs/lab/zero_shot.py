@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semfs._typing import AttributesLike, Indices, Label, LabelsLike, Mask, Matrix
-from semfs.attributes import as_attribute_table
+from semfs.attributes import AttributeTable
 from semfs.lab.confusion import Confusion, dense, held_out_samples
 from semfs.lab.splits import SplitData
 from semfs.labels import encode_labels
@@ -79,7 +79,7 @@ class ZeroShot:
 
 def is_described(attributes: AttributesLike) -> bool:
     """Whether a table says more than the labels, which cannot describe unseen classes."""
-    values = as_attribute_table(attributes).values
+    values = AttributeTable.from_any(attributes).values
     return not np.array_equal(values, np.eye(*values.shape))
 
 
@@ -97,7 +97,7 @@ def zero_shot(split: SplitData, features: Indices, seed: int) -> ZeroShot:
     seen, codes = encode_labels(split.y)
     unseen, unseen_codes = encode_labels(split.y_unseen)
     held_out = held_out_samples(codes, split.seed(seed))
-    table = as_attribute_table(split.attributes)
+    table = AttributeTable.from_any(split.attributes)
     predictor = SemFS(
         len(features),
         attributes=table.rows_of(seen),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semfs._typing import Label, LabelsLike, Matrix, PathLike
-from semfs.attributes import as_attribute_table
+from semfs.attributes import AttributeTable
 from semfs.attributes.files import write_table
 from semfs.feature_names import resolve_features
 from semfs.io.safety import atomic_write
@@ -196,14 +196,14 @@ def fit_features(
     # an array has the units of the source, the fit those of the scaled source
     if factors is not None and X_unlabeled is not None and not in_blocks(X_unlabeled):
         X_unlabeled = Preprocessing(scale=factors).apply(X_unlabeled)
-    beside = {"X_unlabeled": X_unlabeled, "batch_unlabeled": batch_unlabeled}
-    _fit(selector, seen, beside, scheduler)
+    unlabeled = {"X_unlabeled": X_unlabeled, "batch_unlabeled": batch_unlabeled}
+    _fit(selector, seen, unlabeled, scheduler)
     # Explanations need the moments of the fit, so they come before the change of units.
     # Without bootstraps an explanation costs one batch of Gram columns, or nothing.
     explanation = selector.explain(n_bootstraps=n_bootstraps, random_state=random_state)
     reasons = feature_reasons(selector, source, explanation)
     if factors is not None:
-        in_units = selector._fitted.scaled(factors.astype(np.float64))
+        in_units = selector._get_fitted().scaled(factors.astype(np.float64))
         selector._set_fitted(in_units)
         selected = np.asarray(selector.order_)[: len(explanation.means)]
         means = explanation.means.div(factors[selected], axis=0)
@@ -233,7 +233,7 @@ def _seen_samples(
     assert source.labels is not None
     labels = source.labels.leave_out(unseen)
     if selector.attributes is not None:
-        table = as_attribute_table(selector.attributes)
+        table = AttributeTable.from_any(selector.attributes)
         labels = labels.align_to(table.classes.tolist())
     return source.with_labels(labels)
 
@@ -241,12 +241,12 @@ def _seen_samples(
 def _fit(
     selector: SemFS,
     seen: BlockSource,
-    beside: Mapping[str, Any],
+    unlabeled: Mapping[str, Any],
     scheduler: str | None,
 ) -> None:
-    """Fit the selector here, or on a Dask cluster; ``beside`` are other samples for `fit`."""
+    """Fit the selector here, or on a Dask cluster; ``unlabeled`` are arguments of `fit`."""
     if scheduler is None:
-        selector.fit(seen, **beside)
+        selector.fit(seen, **unlabeled)
         return
     with connect(scheduler) as client:
-        selector.fit(on_cluster(seen, client), **beside)
+        selector.fit(on_cluster(seen, client), **unlabeled)

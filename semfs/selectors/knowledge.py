@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semfs._typing import AttributesLike
-from semfs.attributes import AttributeTable, as_attribute_table
+from semfs.attributes import AttributeTable
 from semfs.method.class_means import unseen_class_problem
 from semfs.method.objective import Objective
 from semfs.method.quadratic import Quadratic
@@ -112,7 +112,7 @@ def unseen_descriptions(
         return None
     # a word refers to the table that describes the seen classes
     separate = not isinstance(target_attributes, str)
-    table = as_attribute_table(target_attributes if separate else attributes)
+    table = AttributeTable.from_any(target_attributes if separate else attributes)
     table = table.columns_of(seen, "target_attributes")
     known = set(seen.classes.tolist())
     unseen = [i for i, label in enumerate(table.classes.tolist()) if label not in known]

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from semfs._typing import AttributesLike, DataLike, Float64, Label, LabelsLike, Matrix
-from semfs.attributes import AttributeTable, as_attribute_table
+from semfs.attributes import AttributeTable
 from semfs.labels import LabelArray, Labels, label_array
 from semfs.rows.dask_data import is_dask
 from semfs.rows.device import like, to_numpy
@@ -66,7 +66,7 @@ class NamingSelector(RankingSelector):
         seen = self.class_table_
         unseen = self.new_table_
         if class_table is not None:
-            given = as_attribute_table(class_table)
+            given = AttributeTable.from_any(class_table)
             # indicators of seen classes cannot describe another class
             if _are_labels(seen) and set(given.names) != set(seen.names):
                 message = (

@@ -9,12 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from semfs import SemFS, attributes
-from semfs.attributes import (
-    AttributeTable,
-    as_attribute_table,
-    attributes_from_markers,
-    read_attributes,
-)
+from semfs.attributes import AttributeTable, attributes_from_markers, read_attributes
 from semfs.attributes.files import write_table
 from semfs.io.safety import FileError
 
@@ -118,13 +113,13 @@ def test_a_class_without_a_row_is_named_with_the_nearest_label(table, label, mes
 )
 def test_what_is_no_table_of_numbers_is_explained(table, message):
     with pytest.raises(ValueError, match=message):
-        as_attribute_table(table)
+        AttributeTable.from_any(table)
 
 
 def test_polars_tables_are_read():
     pl = pytest.importorskip("polars")
     frame = pl.DataFrame({"class": ["cat", "hen"], "legs": [4, 2]})
-    table = as_attribute_table(frame)
+    table = AttributeTable.from_any(frame)
     assert (table.classes.tolist(), table.names.tolist()) == (["cat", "hen"], ["legs"])
 
 
@@ -140,7 +135,7 @@ def test_every_form_of_a_table_is_read_alike(tmp_path, form):
         "mapping": dict(zip(frame.index, frame.to_numpy())),
         "array": frame.to_numpy().tolist(),
         "file": tmp_path / "t.csv",
-        "table": as_attribute_table(frame),
+        "table": AttributeTable.from_any(frame),
     }
     if form == "polars":
         polars = pytest.importorskip("polars")

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from scipy.sparse import csr_array
 
 from semfs import SemFS
-from semfs.attributes import as_attribute_table
+from semfs.attributes import AttributeTable
 from semfs.datasets import ZeroShotDataset, load_sample
 from semfs.lab.confusion import Confusion, held_out_samples, seen_confusion
 from semfs.lab.detail_sections import detail_sections
@@ -145,7 +145,7 @@ def test_rows_files_and_pages_have_the_results(tmp_path):
     table = sections["Zero-shot prediction"].table
     assert table.rows[0][:2] == ["Variance", pytest.approx(found.accuracy)]
     every = sections["Predicted classes: Variance"].panels[1]
-    assert len(every.series) == len(as_attribute_table(data.attributes).classes)
+    assert len(every.series) == len(AttributeTable.from_any(data.attributes).classes)
     assert "Variance, predicted" in sections["Recall of each class"].table.columns
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semfs._typing import ArrayLike, AttributesLike, DataLike, Label, LabelsLike
-from semfs.attributes import as_attribute_table
+from semfs.attributes import AttributeTable
 from semfs.labels import UNLABELED, LabelArray
 from semfs.method.batches import pair_labels, remove_batches
 from semfs.method.moments import Moments
@@ -313,4 +313,4 @@ def described_classes(attributes: AttributesLike | None) -> Sequence[Label]:
     # row r of an array describes label r, so that -1 cannot be described
     if attributes is None or isinstance(attributes, (np.ndarray, list, tuple)):
         return ()
-    return as_attribute_table(attributes).classes.tolist()
+    return AttributeTable.from_any(attributes).classes.tolist()
