@@ -10,7 +10,10 @@ import pytest
 from claim_rows import made_rows
 
 from problems import make_described_problem
+from semfs.lab import grids
 from semfs.lab.claims import comparisons, measured
+from semfs.lab.compared_method import Size
+from semfs.lab.runner import Protocol
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -192,6 +195,25 @@ def test_marks_of_a_chart_are_where_the_values_are():
     (x0, y0), (x1, y1) = (map(float, point.split(",")) for point in path)
     assert x1 - x0 == pytest.approx(charts.PANEL_WIDTH - 16)
     assert y0 - y1 == pytest.approx((charts.PANEL_HEIGHT - 12) * 2 / 4, abs=0.2)
+
+
+def test_the_limits_that_the_page_names_are_those_of_the_code():
+    text = " ".join((DOCS / "reproducing.md").read_text("utf-8").split())
+    n_steps = grids.lasso_params(Size(1, 2))["max_iter"]
+    for words in (
+        f"L20ALM sees at most {grids.L20ALM_SAMPLES:,} samples",
+        f"and FSASL {grids.FSASL_SAMPLES}.",
+        f"Above {grids.WKNN_FULL_BATCH:,} samples",
+        f"WkNN takes mini-batches of {grids.WKNN_BATCH},",
+        f"MCFS with a narrow kernel sees {grids.MCFS_NARROW_SAMPLES:,}.",
+        f"LASSO stops after {n_steps:,} steps",
+        f"the mean of {Protocol().n_repeats} runs of K-means",
+    ):
+        assert words in text
+    plan = load_module("bench_reproduce", "benchmarks").PLAN
+    *first, last = plan["ks"]
+    assert f"**k** is {', '.join(map(str, first))} and {last}," in text
+    assert f"Of CIFAR-10, {plan['data']['cifar10']['n_features']:,} features" in text
 
 
 # ---- merging runs ----------------------------------------------------------------------------
