@@ -3,6 +3,7 @@
 Nothing heavy is imported here, so that `semfs --help` is quick.
 """
 
+import csv
 import shlex
 import sys
 from collections.abc import Iterable
@@ -26,7 +27,8 @@ ATTRIBUTES = (
     "ontology file (OBO, OWL, JSON), 'cl' (Cell Ontology), 'names' (text of "
     "the class names), 'labels' (no description), or a column of the data "
     "that groups the classes (coarsest first). Several, separated by "
-    "commas, are all used with the same weight."
+    "commas, are all used with the same weight; a name with a comma needs "
+    "double quotes inside the argument."
 )
 UNSEEN = "One class, or several separated by commas; repeatable."
 DROP = "Columns to ignore: a name, comma-separated names, a file, or 're:PATTERN'; repeatable."
@@ -93,7 +95,11 @@ def description_sources(attributes: Path | None) -> list[str]:
     if attributes is None:
         return []
     # A file may have a comma in its name.
-    return [str(attributes)] if attributes.exists() else words(str(attributes))
+    if attributes.exists():
+        return [str(attributes)]
+    # csv, because names of columns with commas are quoted
+    lines = csv.reader([str(attributes)], skipinitialspace=True)
+    return [name.strip() for line in lines for name in line if name.strip()]
 
 
 def check_descriptions(
@@ -101,7 +107,10 @@ def check_descriptions(
 ) -> None:
     """Refuse what is no file, no word that --attributes understands, and no column of data."""
     for source in description_sources(attributes):
-        if not _is_column_name(source) or _is_column(source, data, layer):
+        if not _is_column_name(source):
+            continue
+        problem = _problem_of_column(source, data, layer)
+        if problem is None:
             continue
         from semfs.validation import did_you_mean
 
@@ -109,7 +118,8 @@ def check_descriptions(
         known = ", ".join(repr(known) for known in DESCRIPTIONS)
         raise ValueError(
             f"--attributes: {source} does not exist{hint} "
-            f"Give a file, {known}, or a column of the data that groups the classes."
+            f"Give a file, {known}, or a column of the data that groups the classes"
+            f"{problem}"
         )
 
 
@@ -118,18 +128,18 @@ def _is_column_name(source: str) -> bool:
     return source.lower() not in DESCRIPTIONS and not Path(source).exists()
 
 
-def _is_column(name: str, data: Path | None, layer: str | None) -> bool:
-    """Whether data have a column (of obs) of this name."""
+def _problem_of_column(name: str, data: Path | None, layer: str | None) -> str | None:
+    """How a message ends if data have no column (of obs) of this name; None if they have."""
     if data is None or not data.exists():
-        return False
+        return "."
     from semfs.rows.opening import column_labels
 
     # formats list their columns in different ways; reading one is the common test
     try:
         column_labels(data, name, layer)
-    except (ValueError, LookupError):
-        return False
-    return True
+    except (ValueError, LookupError) as error:
+        return f": {error}"
+    return None
 
 
 def level_columns(attributes: Path | None, data: Path, layer: str | None) -> list[str]:

@@ -119,6 +119,16 @@ def test_columns_of_the_data_describe_classes(plants, invoke):
     )
 
 
+def test_a_column_with_a_comma_in_its_name_is_quoted(plants, invoke):
+    renamed = plants.rename(columns={"zone": "zone, old"})
+    renamed.to_csv("plants.csv", index=False)
+    options = ("-l", "tree", "-k", 2, "-o", "o.csv")
+    done = invoke("select", "plants.csv", "-a", '"zone, old", leaf', *options)
+    assert "4 classes, 4 attributes" in done.stdout
+    done = invoke("select", "plants.csv", "-a", "zone, old", *options, code=2)
+    assert "zone does not exist" in done.stderr
+
+
 def test_several_sources_are_combined(plants, invoke):
     options = ("-l", "tree", "-k", 2, "-o", "o.csv")
     done = invoke("select", "plants.csv", "-a", "tall.csv,leaf,labels", *options)
@@ -132,3 +142,5 @@ def test_what_is_no_column_is_refused(plants, invoke):
     options = ("-l", "tree", "-k", 2, "-o", "o.csv")
     done = invoke("select", "plants.csv", "-a", "leaf,nosuch", *options, code=2)
     assert "nosuch does not exist" in done.stderr
+    done = invoke("select", "plants.csv", "-a", "laef", *options, code=2)
+    assert "did you mean 'leaf'" in done.stderr
