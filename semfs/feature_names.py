@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semfs._typing import Indices
-from semfs.validation import ParameterError, ParameterTypeError, did_you_mean, is_file, listed
+from semfs.validation import (
+    ParameterError,
+    ParameterTypeError,
+    ParameterWarning,
+    did_you_mean,
+    is_file,
+    listed,
+    warn_user,
+)
 
 if TYPE_CHECKING:
     from semfs._typing import FeaturesLike
@@ -19,6 +27,11 @@ if TYPE_CHECKING:
 
 #: A feature that begins so is a regular expression, searched for in the feature names.
 PATTERN_PREFIX = "re:"
+#: Parameters whose files may name features that the data lack, as a list of all probes does:
+#: what is not there cannot be selected. What is included must be there.
+OPEN_LISTS = ("candidates", "exclude")
+#: Unknown names that a warning shows.
+MOST_UNKNOWN = 5
 #: First lines that a file of feature names may have as its header, in lower case.
 LIST_HEADERS = (
     "feature",
@@ -92,13 +105,31 @@ def _indices_of_text(
     if text.startswith(PATTERN_PREFIX):
         return _matching(parameter, text, index_of)
     if is_file(text):
-        listed = _names_in_file(parameter, Path(text))
+        wanted = _names_in_file(parameter, Path(text))
         # A header is passed over, unless a feature has that name.
-        if listed[0].lower() in LIST_HEADERS and listed[0] not in index_of:
-            listed = listed[1:]
+        if wanted[0].lower() in LIST_HEADERS and wanted[0] not in index_of:
+            wanted = wanted[1:]
+        if parameter in OPEN_LISTS:
+            wanted = _without_unknown(parameter, text, wanted, index_of)
     else:
-        listed = split_names(text, index_of)
-    return [_index_of_name(parameter, name, n_features, index_of) for name in listed]
+        wanted = split_names(text, index_of)
+    return [_index_of_name(parameter, name, n_features, index_of) for name in wanted]
+
+
+def _without_unknown(
+    parameter: str, path: str, listed_names: list[str], index_of: Mapping[str, int]
+) -> list[str]:
+    """Return the names of a file that are features; a warning tells the others."""
+    unknown = [name for name in listed_names if name not in index_of]
+    # If none is known, the first one is refused with advice, as a single name is.
+    if not unknown or len(unknown) == len(listed_names):
+        return listed_names
+    message = (
+        f": {len(unknown)} of {len(listed_names)} names in {path} are not among the features "
+        f"and were left out: {listed(unknown, MOST_UNKNOWN)}."
+    )
+    warn_user(ParameterWarning(parameter, message))
+    return [name for name in listed_names if name in index_of]
 
 
 def _matching(parameter: str, text: str, names: Mapping[str, int]) -> list[int]:

@@ -20,8 +20,17 @@ from semfs._typing import Float64, Indices, Mask
 ROUNDING = 1e-9
 #: Seconds after which a decision is given up. None that we met took one.
 LONGEST_DECISION = 60.0
+#: The status of scipy's `milp` that says so, and what the user is told.
+TIME_LIMIT = 1
+UNDECIDED = (
+    f"whether the rules of the panel can be met was not decided in {LONGEST_DECISION:.0f} "
+    "seconds. Relax one of them, or reduce the features to select from (candidates)."
+)
 #: Units beyond those needed that are looked at before all of them are.
 SPARE_UNITS = 8
+#: With more units integer programming takes long, the square of their number: as few as these,
+#: of each kind and of all, are looked at before all of them are.
+MANY_UNITS = 1000
 #: Seconds, and share of the answer, within which the nearest limits are looked for: they are
 #: advice in a message, and any limits that some panel keeps are good advice.
 LONGEST_ADVICE = 10.0
@@ -136,6 +145,13 @@ def feasible_panel(
         if found is not None or len(demands.limits) <= 1:
             # with one limit the cheapest of each kind are all that matters
             return found
+    if len(free) > MANY_UNITS:
+        # Parts of units are allowed here: if even they do not do, units do not.
+        if _solve(demands, kept, free, parts=True) is None:
+            return None
+        found = _solve(demands, kept, _least(demands, kept, free, demands.effort))
+        if found is not None:
+            return found
     return _solve(demands, kept, free)
 
 
@@ -167,6 +183,20 @@ def _first_of_each(patterns: Indices, n: int) -> Indices:
     # In sorted order a pattern is one run; its start is the first place of its number.
     starts = np.searchsorted(ordered, ordered)
     return order[np.arange(len(order)) - starts < n]
+
+
+def _least(demands: Demands, kept: Mask, free: Indices, price: Float64) -> Indices:
+    """About MANY_UNITS free units: those of the least price, of each kind and of all."""
+    if len(free) <= MANY_UNITS:
+        return free
+    n_fill = 0 if demands.count is None else max(demands.count - int(kept.sum()), 0)
+    n_each = int(demands.needs.max(initial=0.0))
+    by_price = free[np.argsort(price[free], kind="stable")]
+    found = [by_price[: max(n_fill, MANY_UNITS // 2)]]
+    if n_each:
+        needed = by_price[demands.supply_pattern[by_price] > 0]
+        found.append(needed[_first_of_each(demands.supply_pattern[needed], n_each)])
+    return np.unique(np.concatenate(found))
 
 
 def _by_need(demands: Demands, kept: Mask, pool: Indices) -> Mask | None:
@@ -201,8 +231,11 @@ def _by_need(demands: Demands, kept: Mask, pool: Indices) -> Mask | None:
     return panel if demands.met_by(panel) else None
 
 
-def _solve(demands: Demands, kept: Mask, pool: Indices) -> Mask | None:
-    """A panel of the kept units and of some in the pool, by integer programming (HiGHS)."""
+def _solve(demands: Demands, kept: Mask, pool: Indices, *, parts: bool = False) -> Mask | None:
+    """A panel of the kept units and of some in the pool, by integer programming (HiGHS).
+
+    With ``parts`` units may be in it in part, which is decided much faster.
+    """
     room = demands.most - demands.usage[:, kept].sum(axis=1)
     missing = demands.needs - demands.supply[:, kept].sum(axis=1)
     n_left = None if demands.count is None else demands.count - int(kept.sum())
@@ -229,12 +262,14 @@ def _solve(demands: Demands, kept: Mask, pool: Indices) -> Mask | None:
     answer = milp(
         demands.effort[pool],
         constraints=constraints,
-        integrality=np.ones(len(pool)),
+        integrality=np.zeros(len(pool)) if parts else np.ones(len(pool)),
         bounds=Bounds(0.0, 1.0),
         # any panel will do: the first that is found ends the search
         options={"time_limit": LONGEST_DECISION, "mip_rel_gap": 1e6},
     )
     if answer.x is None:
+        if answer.status == TIME_LIMIT:
+            raise ValueError(UNDECIDED)
         return None
     panel[pool] = answer.x > 0.5
     return panel
@@ -244,16 +279,42 @@ def _solve(demands: Demands, kept: Mask, pool: Indices) -> Mask | None:
 
 
 def cheapest_panel(demands: Demands, price: Float64) -> Mask | None:
-    """Return the panel (U,) of the least sum of prices (U,) that satisfies all demands."""
+    """Return the panel (U,) of the least sum of prices (U,) that satisfies all demands.
+
+    With limits and more than a thousand units it may be somewhat dearer than the cheapest.
+    """
     found = _optimum(demands, price, may_lack=False)
     return None if found is None else found[0]
+
+
+def largest_number(demands: Demands) -> int | None:
+    """Return how many units the limits allow at most, forced ones among them.
+
+    None if that is not known: with several limits and many units.
+    """
+    used = demands.usage[:, demands.forced].sum(axis=1)
+    room = demands.most - used
+    free = np.flatnonzero(demands.available & ~demands.forced)
+    n_forced = int(demands.forced.sum())
+    if len(room) == 1:
+        # The units that use least first: no others leave room for more of them.
+        in_use = np.cumsum(np.sort(demands.usage[0, free]))
+        return n_forced + int((in_use <= room[0]).sum())
+    if len(free) > MANY_UNITS:
+        return None
+    alone = replace(demands.without(supply=True), count=None)
+    most = cheapest_panel(alone, -np.ones(len(demands.available)))
+    return None if most is None else int(most.sum())
 
 
 def shortfalls(demands: Demands) -> Float64 | None:
     """Return what a panel lacks at least of each need (s,), summed over the needs.
 
-    None if the other demands cannot be met by themselves.
+    None if the other demands cannot be met by themselves, and with several limits and many
+    units.
     """
+    if len(demands.limits) > 1 and len(demands.available) > MANY_UNITS:
+        return None
     free_of_charge = np.zeros(len(demands.available))
     found = _optimum(demands, free_of_charge, may_lack=True)
     return None if found is None else found[1]
@@ -267,7 +328,7 @@ def _optimum(
     # minimize   price'x + [may_lack] 1'z
     # subject to usage x ≤ most,  supply x + z ≥ needs,  n_least ≤ 1'x ≤ n_most,
     # x = 1 for forced units, and z = 0 unless it may lack.
-    units = np.flatnonzero(demands.available | demands.forced)
+    units = _units_at_least(demands, price)
     n_units = len(units)
     n_needs = len(demands.needs)
     rows = [
@@ -309,6 +370,15 @@ def _optimum(
     return panel, np.round(answer.x[n_units:], 6)
 
 
+def _units_at_least(demands: Demands, price: Float64) -> Indices:
+    """Forced units, and those of the least price and effort, as many as can be looked at."""
+    free = np.flatnonzero(demands.available & ~demands.forced)
+    found = [np.flatnonzero(demands.forced), _least(demands, demands.forced, free, price)]
+    if len(demands.limits):
+        found.append(_least(demands, demands.forced, free, demands.effort))
+    return np.unique(np.concatenate(found))
+
+
 def smallest_stretch(demands: Demands, stretched: Mask) -> float | None:
     """Return by what to multiply some limits (r,) so that a panel satisfies all demands.
 
@@ -326,7 +396,7 @@ def smallest_stretch(demands: Demands, stretched: Mask) -> float | None:
     # minimize   t
     # subject to usage x − t·limit ≤ 0 for stretched limits, usage x ≤ most for the others,
     # supply x ≥ needs,  1'x = count,  x = 1 for forced units.
-    units = np.flatnonzero(demands.available | demands.forced)
+    units = _units_at_least(demands, demands.effort)
     n_units = len(units)
     if (demands.limits[stretched] <= 0.0).any():
         return None  # nothing times a factor stays nothing

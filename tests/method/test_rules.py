@@ -14,7 +14,9 @@ from semfs.method.demands import (
     Demands,
     cheapest_panel,
     feasible_panel,
+    largest_number,
     shortfalls,
+    smallest_stretch,
 )
 from semfs.method.forward import forward_selection
 from semfs.method.markers import class_markers
@@ -423,6 +425,38 @@ def test_cost_of_a_rule_is_what_a_search_without_it_finds():
     _, solution = select(quadratic, panel)
     assert solution.objective[-1] > plain.objective[-1]
     assert solution.relaxed["quota"] == pytest.approx(quadratic.q - plain.objective[-1])
+
+
+@pytest.mark.parametrize("n_limits", [1, 3])
+def test_advice_is_quick_and_right_with_many_units(n_limits):
+    """Integer programming with all of them took minutes, and its silence was read as a no."""
+    rng = np.random.default_rng(0)
+    U = 20_000
+    usage = rng.uniform(1.0, 5.0, (n_limits, U))
+    least = np.sort(usage[0])[:20].sum()
+    demands = make_demands(U, 20, usage=usage, limits=[0.5 * least] * n_limits)
+    assert feasible_panel(demands) is None
+    free = demands.without(usage=np.ones(n_limits, dtype=bool))
+    bought = cheapest_panel(free, usage[0])
+    assert usage[0][bought].sum() == pytest.approx(least)
+    most = largest_number(demands)
+    if n_limits == 1:
+        assert most == int((np.cumsum(np.sort(usage[0])) <= 0.5 * least).sum())
+    else:
+        assert most is None
+    factor = smallest_stretch(demands, np.ones(n_limits, dtype=bool))
+    enough = replace(demands, limits=demands.limits * factor)
+    assert feasible_panel(enough) is not None
+    assert 2.0 <= factor <= 2.05 * n_limits
+
+
+def test_what_is_not_decided_in_time_is_not_called_impossible(monkeypatch):
+    rng = np.random.default_rng(0)
+    usage = rng.uniform(1.0, 2.0, (3, 400))
+    demands = make_demands(400, 3, usage=usage, limits=[3.2] * 3)
+    monkeypatch.setattr("semfs.method.demands.LONGEST_DECISION", 0.0)
+    with pytest.raises(ValueError, match="not decided"):
+        feasible_panel(demands)
 
 
 def test_nearest_feasible():

@@ -8,7 +8,7 @@ import pytest
 from problems import make_described_problem, make_problem
 from semfs import SemFS, SemFSCV, load, save
 from semfs.datasets import load_sample
-from semfs.validation import ParameterError
+from semfs.validation import ParameterError, ParameterWarning
 
 FITTED = ("scores_", "order_", "support_", "coef_", "intercept_", "objective_", "within_")
 
@@ -439,3 +439,19 @@ def test_an_excluded_constant_feature_keeps_its_group_out(rule, planted):
     assert len(ruled) == 6
     with pytest.raises(ParameterError, match="whole group"):
         SemFS(3, groups=groups, include=[0], **rule).fit(X, y)
+
+
+def test_a_list_of_probes_may_name_features_that_the_data_lack(planted, tmp_path):
+    pd = pytest.importorskip("pandas")
+    X, y = planted
+    frame = pd.DataFrame(X, columns=[f"g{j}" for j in range(12)])
+    probes = tmp_path / "probes.txt"
+    probes.write_text("gene\ng1\nnot there\ng3\ng5\nnor there\n")
+    with pytest.warns(ParameterWarning, match="candidates: 2 of 5 names .* not there, nor"):
+        chosen = SemFS(2, candidates=[str(probes)]).fit(frame, y)
+    assert set(chosen.get_feature_names_out()) <= {"g1", "g3", "g5"}
+    with pytest.raises(ParameterError, match="no feature named 'not there'"):
+        SemFS(3, include=[str(probes)]).fit(frame, y)
+    probes.write_text("nothing\nof these\n")
+    with pytest.raises(ParameterError, match="no feature named 'nothing'"):
+        SemFS(2, candidates=[str(probes)]).fit(frame, y)

@@ -13,6 +13,7 @@ from semfs.method.demands import (
     Demands,
     cheapest_panel,
     feasible_panel,
+    largest_number,
     shortfalls,
     smallest_stretch,
 )
@@ -53,11 +54,8 @@ class Refusal:
 
     def _of_limits(self, demands: Demands) -> ParameterError:
         """The budget or the capacity is too small for the number of units."""
-        n_units = len(demands.available)
         is_budget = np.arange(len(demands.limits)) < self.n_budget
-        # At a price of −1 each the cheapest panel is the one of the most units.
-        most = cheapest_panel(replace(demands, count=None), -np.ones(n_units))
-        n_most = None if most is None else int(most.sum())
+        possible = self._possible()
         wanted = "the included features"
         if demands.count is not None:
             wanted = _counted(demands.count, self.what)
@@ -71,7 +69,7 @@ class Refusal:
             message = (
                 f"of {self.params.budget:g} does not buy {wanted}: they cost {least} or more."
             )
-            return ParameterError("budget", f"{message} {_buys(n_most, self.what)}")
+            return ParameterError("budget", f"{message} {possible}".rstrip())
         # Only classes with a finite capacity have a limit, in their order.
         capacity = class_capacity(self.params.capacity, self.levels.classes)
         limited = np.flatnonzero(np.isfinite(capacity))
@@ -84,7 +82,20 @@ class Refusal:
         if len(alone) > 1:
             of = f"of the classes {listed(alone)} "
         message = f"{of}does not suffice for {wanted}. {self._enough(~is_budget)}"
-        return ParameterError("capacity", f"{message}{_buys(n_most, self.what)}")
+        return ParameterError("capacity", f"{message}{possible}".rstrip())
+
+    def _possible(self) -> str:
+        """How many units the limits allow, in words; nothing if that is not known."""
+        used = self.demands.usage[:, self.demands.forced].sum(axis=1)
+        if (used > self.demands.most).any():
+            return "The included features alone exceed it; include fewer, or raise it."
+        n_most = largest_number(self.demands)
+        if n_most is None:
+            return ""
+        if n_most == 0:
+            return f"None of the {self.what} fits."
+        verb = "is" if n_most == 1 else "are"
+        return f"At most {_counted(n_most, self.what)} {verb} possible."
 
     def _enough(self, stretched: Mask) -> str:
         """The nearest capacity that would do, in words; nothing if none is known."""
@@ -147,16 +158,6 @@ def _too_small(demands: Demands, row: int) -> bool:
 
 def _at_most(number: int) -> str:
     return f"It can be at most {number}." if number else "Set it to 0, or relax other rules."
-
-
-def _buys(n_most: int | None, what: str) -> str:
-    """How many units are possible."""
-    if n_most is None:
-        return "The included features alone exceed it; include fewer, or raise it."
-    if n_most == 0:
-        return f"None of the {what} fits."
-    verb = "is" if n_most == 1 else "are"
-    return f"At most {_counted(n_most, what)} {verb} possible."
 
 
 def _counted(n: int, what: str) -> str:
