@@ -135,7 +135,8 @@ def _headline_parts(leads: Mapping[str, Interval]) -> list[str]:
     parts = []
     if HEADLINE_DATA in leads:
         parts.append(f"CUB: {lead_in_percent(leads[HEADLINE_DATA])}")
-    if len(leads) > 1:
+    # The interval of two numbers says nothing.
+    if len(leads) > 2:
         mean = paired_interval([lead.mean for lead in leads.values()])
         parts.append(f"mean of {len(leads)} data sets {lead_in_percent(mean)}")
     return parts
