@@ -1,12 +1,14 @@
 """Whether samples of unseen classes stand out from the seen ones, in any embedding.
 
 After the "Unseen" metrics of Zappia et al., "Feature selection methods affect the performance
-of scRNA-seq data integration and querying", Nature Methods 22 (2025). The two distances follow
-their definitions. The uncertainty is our own form: theirs comes from the classifier of an
-integration model, ours from k nearest neighbors in the embedding. These functions take any
-embedding, for example principal components of the selected features. Larger is better in all
-three. Not here: their MILO metric, which tests neighborhoods for differential abundance between
-replicates and so needs replicates and an edgeR model.
+of scRNA-seq data integration and querying", Nature Methods 22 (2025). The distance of samples
+follows their definition, with shrunk covariances. The distance of classes and the uncertainty
+are our own forms. Theirs of a class is measured in the covariance of the unseen class, as a
+share of the largest distance of its own samples; their uncertainty comes from the classifier of
+an integration model, and is averaged over classes. These functions take any embedding, for
+example principal components of the selected features. Larger is better in all three. Not here:
+their MILO metric, which tests neighborhoods for differential abundance between replicates and
+so needs replicates and an edgeR model.
 """
 
 from __future__ import annotations
@@ -93,7 +95,8 @@ def unseen_class_distance(
     """Return the share of unseen classes whose center is far from its nearest seen class.
 
     The center is the mean of the samples of a class; "far" is meant as in
-    `unseen_sample_distance`. Zappia et al. call this the unseen label distance.
+    `unseen_sample_distance`. This is not the unseen label distance of Zappia et al., which
+    needs many samples of each unseen class.
 
     Examples
     --------
