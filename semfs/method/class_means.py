@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
@@ -46,38 +46,46 @@ MIN_SAME_ATTRIBUTES = 16
 SMALLEST_GAIN = 1e-20
 
 
+class UnseenProblem(NamedTuple):
+    """The problem of separating unseen classes, or why there is none."""
+
+    problem: Quadratic | None
+    r2: float  # share of the spread of class means that descriptions predict; nan if unknown
+    note: str  # whether descriptions are used, and why, for ``knowledge_``
+
+
 @quiet_overflow
 def unseen_class_problem(
     objective: Objective, seen_attributes: Float64, unseen_attributes: Float64
-) -> tuple[Quadratic | None, float, str]:
-    """Return the problem of separating unseen classes, R² of the means, and what was done.
+) -> UnseenProblem:
+    """Return the problem of separating unseen classes by their predicted means.
 
     Attributes of the seen classes are (C, m), in the order of the moments; those of the unseen
-    classes are (U, m). The problem is None if descriptions predict too little. It counts as
+    classes are (U, m). There is no problem if descriptions predict too little. It counts as
     much as that of the seen classes: the features would lower both by the same amount in a
     first step.
     """
     n_seen = len(seen_attributes)
     n_unseen = len(unseen_attributes)
     if n_unseen < 2:
-        return None, float("nan"), "not used: one class; two are needed"
+        return UnseenProblem(None, float("nan"), "not used: one class; two are needed")
     if n_seen < MIN_SEEN_CLASSES:
-        found = f"not used: {n_seen} seen classes; {MIN_SEEN_CLASSES} are needed"
-        return None, float("nan"), found
+        note = f"not used: {n_seen} seen classes; {MIN_SEEN_CLASSES} are needed"
+        return UnseenProblem(None, float("nan"), note)
     moments = objective.moments
     model = MeanModel.fit(seen_attributes, moments.means)
-    found = (
+    predicted = (
         f"descriptions predict {max(model.r2, 0.0):.0%} of the spread of left-out class means"
     )
     if model.r2 < MIN_R2:
-        return None, model.r2, f"not used: {found}"
+        return UnseenProblem(None, model.r2, f"not used: {predicted}")
     shares = np.full(n_unseen, moments.total / n_unseen)
     problem = objective.separating(model.predict(unseen_attributes), shares).quadratic()
     gain = problem.total_marginal_gain
     if not gain > SMALLEST_GAIN * problem.q:
-        return None, model.r2, "not used: these classes are described alike"
+        return UnseenProblem(None, model.r2, "not used: these classes are described alike")
     wanted = objective.quadratic().total_marginal_gain
-    return problem.scaled_by(wanted / gain), model.r2, f"used: {found}"
+    return UnseenProblem(problem.scaled_by(wanted / gain), model.r2, f"used: {predicted}")
 
 
 @dataclass(frozen=True, eq=False)

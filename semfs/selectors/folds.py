@@ -90,8 +90,8 @@ class ClassFolds:
         self.table = table
         self.settings = settings
         first = settings[0]  # all settings include and exclude the same features
-        self.limits = user_candidates(first, moments, names, preprocessing)
-        self.keep = np.union1d(self.limits.forced, np.asarray(keep, dtype=np.intp))
+        self.selectable = user_candidates(first, moments, names, preprocessing)
+        self.keep = np.union1d(self.selectable.forced, np.asarray(keep, dtype=np.intp))
         # classes with the same column of the masks are in one group
         self.groups = np.unique(trains, axis=1, return_inverse=True)[1].reshape(-1)
         n_groups = int(self.groups.max()) + 1
@@ -123,9 +123,9 @@ class ClassFolds:
         screening = self._screenings[train.tobytes()]
         fold = self._fold(train, screening.columns)
         table = self.table.rows_of(fold.classes)
-        limits = self.limits.restrict(screening.columns)
-        limits = replace(limits, constant=fold.constant())
-        n_selectable = int(limits.allowed.sum())
+        selectable = self.selectable.restrict(screening.columns)
+        selectable = replace(selectable, constant=fold.constant())
+        n_selectable = int(selectable.allowed.sum())
         targets: dict[bool, Float64 | None] = {}
         paths = []
         for i, semfs in enumerate(self.settings):
@@ -141,7 +141,7 @@ class ClassFolds:
             objective = seen_objective(
                 semfs, fold, targets[kind], gamma=gamma, penalty_scale=scale
             )
-            solution = solve(semfs, objective, limits, panel=panel)
+            solution = solve(semfs, objective, selectable, panel=panel)
             n_selected = min(semfs.n_features_to_select, n_selectable)
             if panel is not None:
                 # groups differ in size, budgets in reach
@@ -212,7 +212,7 @@ class ClassFolds:
         """
         fold = self._diagonal_moments(train, within)
         table = self.table.rows_of(fold.classes)
-        allowed = self.limits.allowed
+        allowed = self.selectable.allowed
         parts: dict[str, tuple[Float64, Float64]] = {}  # what settings have in common
         rankings = []
         penalty_units = []

@@ -63,13 +63,15 @@ def further_knowledge(
     r2 = float("nan")
     others = f"the {n_seen} seen classes"
     if unseen is not None and direct:
-        unseen_problem, r2, note = unseen_class_problem(objective, table.values, unseen.values)
+        found = unseen_class_problem(objective, table.values, unseen.values)
+        unseen_problem = found.problem
+        r2 = found.r2
         n_unseen = len(unseen.classes)
-        notes["unseen classes"] = f"{n_unseen} described, {note}"
+        notes["unseen classes"] = f"{n_unseen} described, {found.note}"
         if unseen_problem is not None:
             others = f"the {n_seen} seen and {n_unseen} described classes"
         elif not isinstance(params.target_attributes, str):
-            warn_user(f"target_attributes was {note}.")
+            warn_user(f"target_attributes was {found.note}.")
 
     clusters = UnlabeledClasses(0, np.zeros(0, dtype=np.intp))
     if unlabeled is not None:
