@@ -3,13 +3,15 @@
     python benchmarks/bench_knowledge.py --data DIR            # DIR holds the .npz files below
     python benchmarks/bench_knowledge.py --data DIR --choose   # settings of unlabeled samples
     python benchmarks/bench_knowledge.py --data DIR --confirm  # old defaults against new
+    python benchmarks/bench_knowledge.py --data DIR --confirm --old-package COPY
 
 Every method ranks the features of random class splits, and is judged twice for each number k
 of features: by K-means on samples of unseen classes (ACC and NMI), and by 5 nearest neighbors
 on held-out samples of the seen classes (balanced accuracy). Methods that see unlabeled
 samples have rivals that see the same ones. Series of splits are drawn independently: "evidence"
 compares with rivals, ``--choose`` draws "choosing", and ``--confirm`` draws "evidence-2", which
-had not been drawn when the defaults were chosen.
+had not been drawn when the defaults were chosen. ``--old-package`` names the folder of an
+earlier copy of the source, whose SemFS is run on the same splits at its own defaults.
 
 Finished (data set, split) pairs are kept in ``--cache``; the same command continues. Writes one
 row per data set, split, method and k to benchmarks/results/knowledge.json (defaults.json,
@@ -30,6 +32,7 @@ from unittest.mock import patch
 import numpy as np
 import rivals
 from class_splits import DATA, Split, class_means, class_split
+from rank_with_package import another_package
 from record import write_results
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.neighbors import KNeighborsClassifier
@@ -202,6 +205,20 @@ METHODS: dict[str, dict[str, dict[str, Method]]] = {
     CHOOSING: dict.fromkeys(COLUMNS, CHOICES),
     CONFIRMING: dict.fromkeys(COLUMNS, STANDARDIZED),
 }
+
+
+def old_version(package: Path) -> dict[str, Method]:
+    """SemFS of an earlier copy of the source, at its own defaults."""
+
+    def described(split: Split) -> np.ndarray:
+        return another_package(package, max(KS), split.X, split.y, split.A)
+
+    def unlabeled(split: Split) -> np.ndarray:
+        return another_package(package, max(KS), split.X, split.y, split.A, split.Xu)
+
+    return {"old version, described": described, "old version, unlabeled": unlabeled}
+
+
 #: What a choice is compared with.
 UNLABELED_CHOICES = ("floor", "old defaults, unl")
 
@@ -339,12 +356,18 @@ def main() -> None:
         "--choose", dest="series", action="store_const", const=CHOOSING, default=EVIDENCE
     )
     series.add_argument("--confirm", dest="series", action="store_const", const=CONFIRMING)
+    parser.add_argument("--old-package", type=Path, help="folder of an earlier copy")
     parser.add_argument("--cache", type=Path)
     options = parser.parse_args()
+    if options.old_package is not None and options.series != CONFIRMING:
+        parser.error("--old-package needs --confirm")
     if options.cache is None:
         options.cache = Path(f"{options.series}-cache.jsonl")
     names = options.only.split(",") if options.only else list(DATA_SETS)
     methods = METHODS[options.series]
+    if options.old_package is not None:
+        further = old_version(options.old_package)
+        methods = {columns: of_columns | further for columns, of_columns in methods.items()}
     left_out = options.without.split(",")
     methods = {
         c: {m: f for m, f in ms.items() if m not in left_out} for c, ms in methods.items()
@@ -364,8 +387,11 @@ def main() -> None:
         found = {"k": KS, "unlabeled": UNLABELED_CHOICES} | compact(rows, list(CHOICES))
         write_results("defaults", found, f"{command} --choose")
     elif options.series == CONFIRMING:
-        found = {"k": KS} | compact(rows, list(STANDARDIZED))
-        write_results("confirmed", found, f"{command} --confirm")
+        found = {"k": KS} | compact(rows, list(methods["raw"]))
+        command += " --confirm"
+        if options.old_package is not None:
+            command += " --old-package COPY"
+        write_results("confirmed", found, command)
     else:
         write_results("knowledge", results(rows), command)
 

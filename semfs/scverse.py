@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sklearn
 
-from semfs._typing import AttributesLike, Label, PathLike
+from semfs._typing import AttributesLike, Indices, Label, PathLike
 from semfs.attributes import read_attributes
 from semfs.attributes.tables import AttributeTable
 from semfs.io.anndata import as_genes, view
 from semfs.io.reader import Reader
 from semfs.io.write import of_genes
-from semfs.labels import Labels
+from semfs.labels import UNLABELED, Labels
 from semfs.rows import open_blocks
+from semfs.selectors.batch_like import looks_like_batches, warn_of_batch_like_clusters
 from semfs.selectors.linear import LinearSelector
 from semfs.selectors.semfs import SemFS
 from semfs.system import import_optional
@@ -156,6 +157,10 @@ def select_genes(
         if isinstance(parameters.get(name), str):
             parameters[name] = _gene_column(genes, name, parameters[name])
     selector = SemFS(n_genes, attributes=table, **parameters).fit(source)
+    if batches is None:
+        warn_of_batch_like_clusters(
+            "batch_key", selector.unlabeled_labels_, _batch_like_columns(genes, labels)
+        )
     store_columns(genes, result_columns(selector, key_added))
     settings = {
         "groupby": groupby,
@@ -305,6 +310,13 @@ def _other_matrices(genes: GeneMatrix) -> list[str]:
     if genes.adata.raw is not None and not genes.use_raw:
         names.append("raw")
     return names
+
+
+def _batch_like_columns(genes: GeneMatrix, labels: Labels) -> dict[str, Indices]:
+    """Codes of the unlabeled cells in the columns of ``obs`` that look like batches."""
+    unlabeled = np.flatnonzero(labels.codes == UNLABELED)
+    names = [str(name) for name in genes.adata.obs if looks_like_batches(str(name))]
+    return {name: genes.labels(name).codes[unlabeled] for name in names}
 
 
 def _gene_column(genes: GeneMatrix, parameter: str, column: str) -> list[Any]:

@@ -397,6 +397,21 @@ def test_genes_of_raw_with_other_names_are_not_written_as_nan():
     assert_array_equal(adata.var["semfs_rank"], adata.raw.var["semfs_rank"].iloc[HVG])
 
 
+def test_clusters_that_follow_donors_are_noticed(recwarn):
+    rng = np.random.default_rng(0)
+    types = np.repeat(["B", "T", None, None], 40)
+    donor = np.repeat(["d1", "d2"], 20)[np.arange(160) % 40]
+    X = rng.normal(5.0, 0.5, (160, 20))
+    X[types == "B", 0] += 4.0
+    X[(types == None) & (donor == "d2"), 1:4] += 4.0  # noqa: E711
+    cells = anndata.AnnData(np.maximum(X, 0.0), {"type": types, "donor_id": donor})
+    with pytest.warns(UserWarning, match="batch_key: the clusters .* follow 'donor_id'"):
+        select_genes(cells, "type", n_genes=3)
+    recwarn.clear()
+    select_genes(cells, "type", n_genes=3, batch_key="donor_id")
+    assert not any("follow" in str(warning.message) for warning in recwarn)
+
+
 def test_rare_types_are_named_or_left_out():
     adata = cells()[12:].copy()  # three B cells
     with pytest.warns(UserWarning, match=r"1 classes have fewer than 5 samples: B cell \(3\)"):

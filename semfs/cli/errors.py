@@ -25,6 +25,7 @@ OTHER_NAMES = {
 SAME_NAMES = (
     "alpha",
     "attributes",
+    "batch",
     "budget",
     "candidates",
     "capacity",

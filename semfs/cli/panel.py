@@ -10,7 +10,7 @@ from typer import Option
 from semfs.cli.console import show_written
 from semfs.cli.options import Seed, command_line, is_page
 from semfs.cli.selection import Selection, prepare, print_selection
-from semfs.cli.selection_data import open_source
+from semfs.cli.selection_data import open_source, warn_if_clusters_are_batches
 
 PANEL_PAGE = "The HTML page. The list for the vendor is written beside it as .csv."
 REDUCED = "Also write the reduced data here, as 'semfs select' does."
@@ -58,6 +58,7 @@ def panel(options: PanelOptions) -> None:
         random_state=options.seed,
         **task.fitting,
     )
+    warn_if_clusters_are_batches(options, done)
     report = panel_report(
         task.selector,
         done.samples,

@@ -32,6 +32,7 @@ from semfs.cli.selection_data import (
     open_source,
     unlabeled_samples,
     unseen_classes,
+    warn_if_clusters_are_batches,
     with_unlabeled_names,
     with_usable_labels,
 )
@@ -174,6 +175,7 @@ def select(options: Selection) -> None:
         **task.fitting,
         **given(options, "subset"),
     )
+    warn_if_clusters_are_batches(options, done)
     if options.save is not None:
         done.files.append(semfs.save(task.selector, options.save))
     if options.as_json:

@@ -21,11 +21,13 @@ from semfs.cli.options import (
 FEWEST_NAMES = 20
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
     from semfs.cli.selection import Selection
     from semfs.labels import Labels
     from semfs.rows import BlockSource
+    from semfs.select.selection import FileSelection
 
 
 def open_source(options: Selection) -> BlockSource:
@@ -142,6 +144,45 @@ def unlabeled_samples(options: Selection) -> dict[str, Any]:
             options.unlabeled_file, options.batch, options.layer
         )
     return found
+
+
+def warn_if_clusters_are_batches(options: Selection, done: FileSelection) -> None:
+    """Warn if clusters of unlabeled cells follow a column of the files such as the donor."""
+    import numpy as np
+
+    from semfs.labels import UNLABELED, Labels
+    from semfs.selectors.batch_like import warn_of_batch_like_clusters
+
+    clusters = done.selector.unlabeled_labels_
+    if options.batch is not None or not len(clusters):
+        return
+    assert done.samples.labels is not None
+    unlabeled = np.flatnonzero(done.samples.labels.codes == UNLABELED)
+    parts = []
+    if len(unlabeled):
+        parts.append(_batch_like_columns(options.data))
+        parts[0] = {name: values[unlabeled] for name, values in parts[0].items()}
+    if options.unlabeled_file is not None:
+        parts.append(_batch_like_columns(options.unlabeled_file))
+    columns = {}
+    for name in parts[0]:
+        if all(name in part for part in parts):
+            values = np.concatenate([part[name] for part in parts])
+            columns[name] = Labels.of(values).codes
+    warn_of_batch_like_clusters("batch", clusters, columns)
+
+
+def _batch_like_columns(data: Path) -> dict[str, np.ndarray]:
+    """Values of the cells in the columns of ``obs`` that look like batches."""
+    import numpy as np
+
+    from semfs.io.anndata import frame_column, frame_columns, is_anndata_file
+    from semfs.selectors.batch_like import looks_like_batches
+
+    if not is_anndata_file(data):
+        return {}
+    names = [name for name in frame_columns(data, "obs") if looks_like_batches(name)]
+    return {name: np.asarray(frame_column(data, "obs", name), object) for name in names}
 
 
 def descriptions_of(

@@ -233,6 +233,13 @@ def frame_column(path: Path, frame: str, column: str | None = None) -> Any:
         return _column(store, frame, column)
 
 
+def frame_columns(path: Path, frame: str) -> list[str]:
+    """Return the names of the columns of ``obs`` or ``var`` of a file."""
+    store = _store_of(path)
+    with store.errors():
+        return _frame_columns(store, frame)
+
+
 def matrix_names(path: Path) -> list[str]:
     """Return the layers of an AnnData file, and "raw" if it has one."""
     store = _store_of(path)

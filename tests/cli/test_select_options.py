@@ -221,6 +221,30 @@ def test_unlabeled_cells_come_from_a_second_file(cells, select, tmp_path):
     assert missing in done.stderr
 
 
+def donor_cells(cells):
+    """Cells whose third type is unlabeled; there, G0 and two others are a donor's."""
+    cells = cells.copy()
+    types = np.arange(60) % 3
+    donor = np.arange(60) // 3 % 2
+    unlabeled = types == 2
+    cells.X[np.ix_(unlabeled & (donor == 1), range(3))] += 5.0
+    cells.obs["donor_id"] = np.array(["TSP1", "TSP2"])[donor]
+    cells.obs.loc[unlabeled, "type"] = None
+    return cells
+
+
+def test_clusters_that_follow_donors_are_noticed(cells, select, tmp_path):
+    cells = donor_cells(cells)
+    found = "--batch: the clusters of unlabeled samples follow 'donor_id'"
+    assert found in select(cells, "--unlabeled", "use").stderr
+    assert found not in select(cells, "--unlabeled", "use", "--batch", "donor_id").stderr
+    assert found not in select(cells).stderr  # no clusters
+    unlabeled = cells.obs["type"].isna().to_numpy()
+    cells[unlabeled].copy().write_h5ad(tmp_path / "more.h5ad")
+    labeled = cells[~unlabeled].copy()
+    assert found in select(labeled, "--unlabeled-file", "more.h5ad").stderr
+
+
 def test_unlabeled_samples_are_scaled_and_normalized_as_the_others_are(cells, select, tmp_path):
     counts = cells.copy()
     counts.X = np.rint(np.expm1(cells.X) * 20)

@@ -9,6 +9,8 @@ from sklearn.model_selection import cross_validate
 
 from semfs import SemFS, SemFSCV, load, save
 from semfs.rows import open_blocks
+from semfs.selectors.batch_like import looks_like_batches, warn_of_batch_like_clusters
+from semfs.validation import ParameterWarning
 
 
 def make_donors(seed=0, n=600, d=12, C=6, U=2):
@@ -259,3 +261,38 @@ def test_predict_removes_offsets_of_known_batches(tmp_path):
     np.testing.assert_array_equal(scores.argmax(axis=1), selector.predict(X, batch=donor))
     with pytest.raises(ValueError, match="batch has 399"):
         selector.predict(X, batch=donor[1:])
+
+
+def clusters_and_donors(share_followed, seed=0, n=300):
+    """Clusters 0 to 3 of samples, and donors 0 and 1: that of its cluster, or any."""
+    rng = np.random.default_rng(seed)
+    clusters = rng.integers(0, 4, n)
+    follows = rng.random(n) < share_followed
+    return clusters, np.where(follows, clusters % 2, rng.integers(0, 2, n))
+
+
+def test_clusters_that_follow_a_column_of_batches_are_named():
+    clusters, donor = clusters_and_donors(0.9)
+    columns = {"plate": np.zeros(300, int), "donor_id": donor}
+    with pytest.warns(ParameterWarning, match="follow 'donor_id'.*for 9[0-9]%") as caught:
+        warn_of_batch_like_clusters("batch_key", clusters, columns)
+    assert caught[0].message.name == "batch_key"
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4])
+def test_clusters_of_their_own_are_not_called_batches(share, recwarn):
+    clusters, donor = clusters_and_donors(share)
+    ignored = np.full(300, -1)  # no sample has a value, or a cluster
+    each = np.arange(300)  # a value of its own for each sample is no batch
+    for columns in ({"donor": donor}, {"donor": ignored}, {"donor": each}):
+        warn_of_batch_like_clusters("batch", clusters, columns)
+    warn_of_batch_like_clusters("batch", ignored, {"donor": donor})
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("donor_id", True), ("Batch", True), ("orig.ident", True), ("type", False), ("", False)],
+)
+def test_names_of_columns_tell_batches(name, expected):
+    assert looks_like_batches(name) is expected

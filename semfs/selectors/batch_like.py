@@ -1,0 +1,92 @@
+"""Columns beside the samples that look like batches, and whether clusters follow one of them.
+
+Clusters of unlabeled samples are taken for unseen classes. If they are donors instead, the
+selected features separate donors. A user who knows the batches can say so.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+
+from semfs._typing import Indices
+from semfs.validation import ParameterWarning
+
+#: Words in names of columns that often hold batches; orig.ident is Seurat's name for samples.
+BATCH_WORDS = (
+    "assay",
+    "batch",
+    "dataset",
+    "donor",
+    "individual",
+    "library",
+    "orig.ident",
+    "patient",
+    "plate",
+    "replicate",
+    "subject",
+)
+#: Clusters follow a column if they save this share of the errors of guessing its value.
+FOLLOWED = 0.5
+#: With fewer samples per value, clusters are single values by chance.
+FEWEST_PER_VALUE = 5
+
+
+def looks_like_batches(column: str) -> bool:
+    """Return whether the name of a column says that it may hold batches.
+
+    Examples
+    --------
+    >>> looks_like_batches("Donor_ID"), looks_like_batches("cell_type")
+    (True, False)
+    """
+    return re.search("|".join(map(re.escape, BATCH_WORDS)), column.casefold()) is not None
+
+
+def warn_of_batch_like_clusters(
+    parameter: str, clusters: Indices, columns: Mapping[str, Indices]
+) -> None:
+    """Warn if clusters (n,) of unlabeled samples follow one of some columns (n,).
+
+    Columns hold the code of each sample's value, negative where it has none; ``clusters`` is
+    negative where a sample is ignored. ``parameter`` takes the name of a column of batches.
+    """
+    best = 0.0
+    found = ""
+    for name, codes in columns.items():
+        share, of_largest = _guessed(clusters, codes)
+        saved = (share - of_largest) / (1.0 - of_largest) if of_largest < 1.0 else 0.0
+        # of columns that say the same, such as donor and donor_tissue, the first counts
+        if saved >= FOLLOWED and saved > best:
+            best = saved
+            found = (
+                f": the clusters of unlabeled samples follow {name!r}: the cluster alone "
+                f"tells its value for {share:.0%} of them (the most frequent value has "
+                f"{of_largest:.0%}). If these are batches, set it to {name!r}, which removes "
+                "the differences between them."
+            )
+    if found:
+        warnings.warn(ParameterWarning(parameter, found), stacklevel=3)
+
+
+def _guessed(clusters: Indices, codes: Indices) -> tuple[float, float]:
+    """Share of samples whose value is the most frequent of their cluster, and of all.
+
+    Both are 1 if the values cannot be batches.
+    """
+    # a sample without a value is of no batch
+    used = (clusters >= 0) & (codes >= 0)
+    n_used = np.count_nonzero(used)
+    cluster_of = np.unique(clusters[used], return_inverse=True)[1]
+    value_of = np.unique(codes[used], return_inverse=True)[1]
+    n_values = value_of.max(initial=-1) + 1
+    if n_values < 2 or n_used < FEWEST_PER_VALUE * n_values:
+        return 1.0, 1.0
+    counts = np.zeros((cluster_of.max() + 1, n_values))
+    np.add.at(counts, (cluster_of, value_of), 1)
+    share = counts.max(axis=1).sum() / n_used
+    of_largest = counts.sum(axis=0).max() / n_used
+    return float(share), float(of_largest)
