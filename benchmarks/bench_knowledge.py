@@ -350,7 +350,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--splits", type=int, default=N_SPLITS)
     parser.add_argument("--only", help="data sets, comma-separated")
-    parser.add_argument("--without", default="", help="methods to leave out, comma-separated")
+    parser.add_argument(
+        "--without", default="", help="methods to leave out, separated by semicolons"
+    )
     series = parser.add_mutually_exclusive_group()
     series.add_argument(
         "--choose", dest="series", action="store_const", const=CHOOSING, default=EVIDENCE
@@ -368,7 +370,7 @@ def main() -> None:
     if options.old_package is not None:
         further = old_version(options.old_package)
         methods = {columns: of_columns | further for columns, of_columns in methods.items()}
-    left_out = options.without.split(",")
+    left_out = options.without.split(";")
     methods = {
         c: {m: f for m, f in ms.items() if m not in left_out} for c, ms in methods.items()
     }

@@ -7,13 +7,12 @@ selected features separate donors. A user who knows the batches can say so.
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Mapping
 
 import numpy as np
 
 from semfs._typing import Indices
-from semfs.validation import ParameterWarning
+from semfs.validation import ParameterWarning, warn_user
 
 #: Words in names of columns that often hold batches; orig.ident is Seurat's name for samples.
 BATCH_WORDS = (
@@ -69,7 +68,7 @@ def warn_of_batch_like_clusters(
                 "the differences between them."
             )
     if found:
-        warnings.warn(ParameterWarning(parameter, found), stacklevel=3)
+        warn_user(ParameterWarning(parameter, found))
 
 
 def _guessed(clusters: Indices, codes: Indices) -> tuple[float, float]:
