@@ -147,18 +147,21 @@ def paired_interval(differences: Sequence[float]) -> Interval:
 
 
 def interval_over_splits(
-    splits: Collection[str], statistic: Callable[[Collection[str]], float]
+    splits: Collection[str],
+    statistic: Callable[[Collection[str]], float],
+    fewest: int = 1,
 ) -> Interval:
     """Return a statistic of class splits with its jackknife interval of 95 %.
 
     One split is left out at a time; of a mean this gives Student's t interval. Splits that are
     pairs of seen classes are not independent of each other, because they share classes: there
-    all pairs of one class are left out at a time.
+    all pairs of one class are left out at a time. There are no limits if fewer splits than the
+    statistic needs, ``fewest``, remain.
     """
     mean = statistic(splits)
     rests = _leave_one_out(splits)
     n = len(rests)
-    if n < 2 or not all(rests):
+    if n < 2 or min(map(len, rests)) < fewest:
         return Interval(mean, None, None, len(splits))
     without = [statistic(rest) for rest in rests]
     center = fmean(without)

@@ -44,9 +44,8 @@ Scores: TypeAlias = dict[str, dict[str, MethodScores]]
 #: Mean over k of each split, by value of what an experiment varies: a number or a name.
 Sweep: TypeAlias = dict[Any, dict[str, float]]
 
-#: Splits that a comparison of spreads needs at least, so that each has one when some are left
-#: out.
-FEWEST_FOR_SPREAD = 5
+#: Splits that have a spread.
+FEWEST_FOR_SPREAD = 2
 
 #: A lead over a method that was not run on the same splits.
 NO_LEAD = Interval(math.nan, None, None, 0)
@@ -163,7 +162,6 @@ def steadiness(methods: Mapping[str, MethodScores], ours: str, other: str) -> In
     """
     a, b = (mean_by_split(methods[label]["acc"]) for label in (ours, other))
     splits = [split for split in a if split in b]
-    # Each of the parts that the interval is made of needs a spread, too.
     if len(splits) < FEWEST_FOR_SPREAD:
         return NO_LEAD
 
@@ -171,7 +169,7 @@ def steadiness(methods: Mapping[str, MethodScores], ours: str, other: str) -> In
         spread, of_other = (stdev(values[split] for split in kept) for values in (a, b))
         return math.log(of_other / spread) if spread and of_other else 0.0
 
-    return interval_over_splits(splits, log_ratio)
+    return interval_over_splits(splits, log_ratio, FEWEST_FOR_SPREAD)
 
 
 def attribute_leads(rows: Sequence[Row]) -> dict[str, dict[str, list[Interval]]]:
