@@ -439,3 +439,13 @@ def test_a_marker_that_is_higher_in_another_class_names_it():
     X, y = planted()
     text = panel_report(SemFS(2).fit(X, y), n_bootstraps=0).render()
     assert "higher in" in text
+
+
+def test_a_prediction_that_nothing_is_confused_is_not_named(panel):
+    """Normal distributions about predicted means promise too much."""
+    text = panel.render()
+    assert "(about 0%)" not in text
+    pairs = panel.pairs()
+    predicted = pairs[(pairs["basis"] == "predicted") & (pairs["confused"] >= 0.05)]
+    named = text.count("% predicted)")
+    assert (named > 0) == (predicted.index < 5).any()

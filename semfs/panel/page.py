@@ -28,6 +28,8 @@ MOST_NAMED = 5
 MOST_CONFUSED = 0.3
 #: Pairs of which more than this share of the samples is confused are named.
 NOTABLE_ERROR = 0.05
+#: Predicted shares below this are not named: predictions are too small as a rule.
+LEAST_PREDICTED = 0.01
 
 
 def panel_sections(report: PanelReport) -> list[Section]:
@@ -151,7 +153,8 @@ def _weakest(report: PanelReport) -> str:
     pairs = report.pairs()
     notable = pairs[pairs["confused"] >= NOTABLE_ERROR][:MOST_NAMED]
     return "; ".join(
-        f"{pair.first} and {pair.second} ({pair.confused:.0%} confused)"
+        f"{pair.first} and {pair.second} ({pair.confused:.0%} "
+        f"{'confused' if pair.basis == 'counted' else 'predicted'})"
         for pair in notable.itertuples()
     )
 
@@ -334,7 +337,9 @@ def _hardest_of_each(report: PanelReport) -> dict[str, str]:
     """For each class the one that it is confused with most, and in which share."""
     hardest: dict[str, str] = {}
     for pair in report.pairs().itertuples():
-        if pair.basis == "too few":
+        # A prediction that nothing is confused says nothing.
+        is_silent = pair.basis == "predicted" and pair.confused < LEAST_PREDICTED
+        if pair.basis == "too few" or is_silent:
             continue
         about = "" if pair.basis == "counted" else "about "
         share = f"{about}{pair.confused:.0%}"
