@@ -1,6 +1,7 @@
 """`semfs evaluate` and `semfs demo`: how well selected features separate unseen classes."""
 
 import json
+import math
 import sys
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -55,14 +56,18 @@ METRIC = (
     "Also score the unseen classes with your own metric(X, y), given as "
     "module:function. Larger must be better; repeatable."
 )
-METHODS = "Methods to compare, comma-separated; module:Class for your own."
+METHODS = (
+    "Methods to compare, comma-separated, such as semfs, markers (those of scanpy's "
+    "rank_genes_groups) or hvg; a wrong name lists them all. module:Class for your own."
+)
 SIZES = "Numbers of features, such as 10,20 or 5:50:5, or shares, such as 0.1,0.2."
 SPLITS = "Number of class splits. The data set's own come first, then random ones."
 USUAL_METHODS = "semfs-described,semfs,markers,variance,random"
 #: Said of every comparison with given panels.
 DESIGNED = (
-    "Panels from files may have been designed with samples of the classes "
-    "that are unseen for the methods."
+    "Panels from files may have an unfair advantage: they could have been designed with "
+    "samples of the classes that are hidden from the methods. At fewer features than it has, "
+    "a panel stands for its first ones; if its order means nothing, compare it at its full size."
 )
 #: Failed jobs that are printed one by one.
 MOST_FAILURES = 10
@@ -134,7 +139,7 @@ def evaluate(options: Evaluation) -> None:
         ks=ks,
         details=options.out is not None,
         metrics=options.metrics or (),
-        verbose=sys.stderr.isatty(),
+        verbose=True,
         **given(options, "n_splits", "n_repeats", "n_jobs", "seed"),
     )
     # notes on panels come first: they concern every score below
@@ -240,16 +245,20 @@ def _numbers_of_features(sizes: list[float], n_features: int) -> list[int]:
 
 def print_scores(rows: list[dict[str, Any]]) -> None:
     """Print one line per method, best mean first, averaged over splits."""
-    from semfs.lab.comparison import curves, metrics_of
+    from semfs.lab.comparison import comparable_ks, curves, metrics_of
 
     ks = sorted({row["k"] for row in rows})
     n_splits = len({row["split"] for row in rows})
     for metric, name in metrics_of(rows).items():
         lines = []
         means = {}
+        # a panel of few features has no score at larger k, which no mean may contain then
+        compared = comparable_ks(rows, metric)
         for method, points in curves(rows, metric).items():
             score_at = {point.x: f"{point.mean:.3f}" for point in points}
-            means[method] = fmean(point.mean for point in points)
+            means[method] = fmean(
+                [point.mean for point in points if point.x in compared] or [math.nan]
+            )
             scores = [score_at.get(k, "") for k in ks]
             # no score where k is larger than the number of features
             lines.append([method, *scores, f"{means[method]:.3f}"])
@@ -258,7 +267,8 @@ def print_scores(rows: list[dict[str, Any]]) -> None:
         title = name if metric in ("knn", "harmonic") else f"{name} on unseen classes"
         if n_splits > 1:
             title += f", {n_splits} splits"
-        print_table(title, ["method", *(f">{k}" for k in ks), ">mean"], lines)
+        mean = "mean" if compared == ks else f"mean to {compared[-1]}"
+        print_table(title, ["method", *(f">{k}" for k in ks), f">{mean}"], lines)
 
 
 def report_failures(failures: list[tuple[Any, str]], advice: str) -> None:

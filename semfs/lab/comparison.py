@@ -118,6 +118,9 @@ class Standings:
         Methods that the first one is not clearly ahead of.
     incomplete : dict
         Methods that are not ranked because results are missing: the share they have.
+    smaller : dict
+        Given panels of fewer features than the largest k: how many they have. All means are
+        over the k up to the smallest of these numbers.
     verdict : str
         "clear", "unclear" (some are tied), "one split" or "too few" (methods).
     """
@@ -126,6 +129,7 @@ class Standings:
     oracles: list[Standing]
     tied: list[str]
     incomplete: dict[str, float]
+    smaller: dict[str, int]
     verdict: str
 
 
@@ -241,9 +245,12 @@ def standings(rows: Iterable[Row], metric: str) -> Standings:
     """Rank the methods of one data set by their mean over k and splits.
 
     The lead of a method over the best other one is paired over splits. Methods that lack a
-    (split, k) which others have are not ranked; oracles are ranked separately.
+    (split, k) which others have are not ranked; oracles are ranked separately. A given panel
+    that has no more than k features lacks all larger k: then all methods are compared up to k.
     """
     values = _values_by_label(rows, metric, "k")
+    smaller = _smaller_panels(values)
+    values = _up_to(values, min(smaller.values(), default=None))
     expected = {position for of_label in values.values() for position in of_label}
     # A mean over other splits or k would not be comparable.
     shares = {label: len(of_label) / len(expected) for label, of_label in values.items()}
@@ -267,8 +274,41 @@ def standings(rows: Iterable[Row], metric: str) -> Standings:
         [_standing(means, label, fair) for label in oracles],
         tied,
         incomplete,
+        smaller,
         _verdict(len(fair), has_several_splits, bool(tied)),
     )
+
+
+def comparable_ks(rows: Iterable[Row], metric: str) -> list[int]:
+    """Return the numbers of features k at which all methods are compared."""
+    values = _values_by_label(rows, metric, "k")
+    most = min(_smaller_panels(values).values(), default=None)
+    of_all = _up_to(values, most).values()
+    return sorted({k for of_label in of_all for _, k in of_label})
+
+
+def _smaller_panels(values: Mapping[str, Values]) -> dict[str, int]:
+    """The methods with no value beyond some k, and this k: they have no more features.
+
+    They have all values up to it. One that lacks others, too, is not finished.
+    """
+    expected = {position for of_label in values.values() for position in of_label}
+    found = {}
+    for label, of_label in values.items():
+        most = max((k for _, k in of_label), default=0)
+        if set(of_label) == {(split, k) for split, k in expected if k <= most} != expected:
+            found[label] = most
+    return found
+
+
+def _up_to(values: dict[str, Values], most: int | None) -> dict[str, Values]:
+    """The values at k of at most ``most``, all if it is None."""
+    if most is None:
+        return values
+    return {
+        label: {(split, k): value for (split, k), value in of_label.items() if k <= most}
+        for label, of_label in values.items()
+    }
 
 
 #: label -> split -> mean over k.

@@ -299,6 +299,10 @@ def _verdict_text(ranking: Standings) -> str:
     if ranking.oracles:
         best = ranking.oracles[0]
         sentences.append(f"Not ranked, for reference: {best.label}, {best.mean:.3f}.")
+    if ranking.smaller:
+        sizes = [f"{name} has {size}" for name, size in ranking.smaller.items()]
+        most = min(ranking.smaller.values())
+        sentences.append(f"Means are over k up to {most}: {', '.join(sizes)} features.")
     if ranking.incomplete:
         shares = [f"{name} ({share:.0%} done)" for name, share in ranking.incomplete.items()]
         sentences.append(f"Not ranked, as results are missing: {', '.join(shares)}.")

@@ -8,7 +8,14 @@ from numpy.testing import assert_allclose
 from report_rows import KS, QUALITY, clustering_rows, row, rows_of
 from scipy import stats
 
-from semfs.lab.comparison import curves, lead, mean_over_splits, paired_interval
+from semfs.lab.comparison import (
+    comparable_ks,
+    curves,
+    lead,
+    mean_over_splits,
+    paired_interval,
+    standings,
+)
 from semfs.lab.sections import PAPER
 
 
@@ -107,6 +114,32 @@ def test_a_lead_is_paired_over_splits_and_needs_something_in_common():
         assert paired_interval([gain - 0.01, gain, gain + 0.01]).verdict == verdict
     with pytest.raises(ValueError, match="share no finished split"):
         lead(rows, "acc", "SemFS", "LASSO")
+
+
+def rows_at(label, ks, scores):
+    """Rows on as many splits as there are scores, the same for each k but for its size."""
+    return [
+        row(label, acc + k / 1000, split=str(split), k=k)
+        for split, acc in enumerate(scores)
+        for k in ks
+    ]
+
+
+def test_a_panel_of_fewer_features_is_compared_with_all_up_to_its_size():
+    rows = rows_at("SemFS", [10, 48, 50], [0.5, 0.6]) + rows_at("vendor", [10, 48], [0.7, 0.7])
+    found = standings(rows, "acc")
+    assert (found.smaller, found.incomplete) == ({"vendor": 48}, {})
+    means = {standing.label: standing.mean for standing in found.ranked}
+    assert means == pytest.approx({"vendor": 0.7 + 0.029, "SemFS": 0.55 + 0.029})
+    assert comparable_ks(rows, "acc") == [10, 48]
+
+
+def test_a_method_that_is_not_finished_is_no_smaller_panel():
+    # The job of the second split is missing, with all of its k.
+    rows = rows_at("SemFS", [10, 50], [0.5, 0.6]) + rows_at("MCFS", [10, 50], [0.4])
+    found = standings(rows, "acc")
+    assert (found.smaller, found.incomplete) == ({}, {"MCFS": 0.5})
+    assert comparable_ks(rows, "acc") == [10, 50]
 
 
 def luminance(color):
