@@ -59,7 +59,7 @@ N_COMPONENTS = 10
 #: K-means runs per score.
 N_REPEATS = 10
 OURS = "SemFS, unseen types described"
-MEASURES = ("nmi", "acc", "knn", "sample_distance", "class_distance", "uncertainty")
+MEASURES = ("nmi", "acc", "knn", "sample_distance", "label_distance", "uncertainty")
 
 #: A method selects k genes, best first where it ranks them, from a split.
 Select = Callable[[SplitData, int], np.ndarray]
@@ -263,7 +263,7 @@ def scores_of(whole: SplitData, select: Select) -> dict[str, dict[str, float]]:
             "nmi": float(nmis.mean()),
             "knn": knn_balanced_accuracy(split.X[:, genes], split.y, X_test[:, genes], y_test),
             "sample_distance": unseen_sample_distance(Z, split.y, Z_unseen),
-            "class_distance": unseen_class_distance(Z, split.y, Z_unseen, split.y_unseen),
+            "label_distance": unseen_class_distance(Z, split.y, Z_unseen, split.y_unseen),
             "uncertainty": unseen_uncertainty(Z, split.y, Z_unseen),
         }
     return found

@@ -415,20 +415,31 @@ def _lead_text(lead: list) -> str:
     return f"{mean:+.3f} ({low:+.3f} to {high:+.3f})".replace("-", "−")
 
 
+#: Titles of the measures of how far unseen types are from the seen ones.
+UNSEEN_MEASURES = {
+    "sample_distance": "far samples",
+    "label_distance": "distance of types",
+    "uncertainty": "uncertainty",
+}
+
+
 def peers_unseen_table(found: dict) -> str:
     """How far unseen types are from the seen ones, and scib-metrics' isolated labels."""
     isolated = found["isolated"]
     last = found["rows"][-1]["dataset"]
+    # Rows that were written before it was measured have no distance of the types.
+    measures = {
+        name: title for name, title in UNSEEN_MEASURES.items() if name in found["rows"][0]
+    }
     body = []
     for row in _by_data_and_k(found["rows"]):
-        names = ("sample_distance", "class_distance", "uncertainty")
-        scores = " | ".join(f"{row[name]:.3f}" for name in names)
+        scores = " | ".join(f"{row[name]:.3f}" for name in measures)
         measured = row["dataset"] == last and row["k"] == isolated["k"]
         score = isolated["scores"].get(row["method"]) if measured else None
         label = "–" if score is None else f"{score:.3f}"
         body.append(f"{_data_and_k(row)} | {row['method']} | {scores} | {label}")
-    head = "data, genes | method | far samples: | far types: | uncertainty: | isolated labels:"
-    return made_by(found, *table(head, body))
+    titles = " | ".join(f"{title}:" for title in measures.values())
+    return made_by(found, *table(f"data, genes | method | {titles} | isolated labels:", body))
 
 
 def rules_table(found: dict) -> str:

@@ -1,14 +1,13 @@
 """Whether samples of unseen classes stand out from the seen ones, in any embedding.
 
 After the "Unseen" metrics of Zappia et al., "Feature selection methods affect the performance
-of scRNA-seq data integration and querying", Nature Methods 22 (2025). The distance of samples
-follows their definition, with shrunk covariances. The distance of classes and the uncertainty
-are our own forms. Theirs of a class is measured in the covariance of the unseen class, as a
-share of the largest distance of its own samples; their uncertainty comes from the classifier of
-an integration model, and is averaged over classes. These functions take any embedding, for
-example principal components of the selected features. Larger is better in all three. Not here:
-their MILO metric, which tests neighborhoods for differential abundance between replicates and
-so needs replicates and an edgeR model.
+of scRNA-seq data integration and querying", Nature Methods 22 (2025). The two distances follow
+their definitions, with shrunk covariances. The uncertainty is our own form: theirs comes from
+the classifier of an integration model and is averaged over classes, ours from k nearest
+neighbors in the embedding. These functions take any embedding, for example principal components
+of the selected features. Larger is better in all three. Not here: their MILO metric, which
+tests neighborhoods for differential abundance between replicates and so needs replicates and an
+edgeR model.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from sklearn.covariance import LedoitWolf
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils import check_array
 
-from semfs._typing import ArrayLike, Float64, Indices, LabelsLike
+from semfs._typing import ArrayLike, Float64, LabelsLike
 from semfs.labels import encode_labels
 from semfs.validation import check_integer
 
@@ -29,6 +28,8 @@ from semfs.validation import check_integer
 OWN_QUANTILE = 0.9
 #: Fewest samples of a class from which a covariance is estimated.
 FEWEST_FOR_COVARIANCE = 3
+#: Samples of an unseen class for each dimension from which its own covariance is measured.
+SAMPLES_PER_DIMENSION = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,25 +93,49 @@ def unseen_class_distance(
     Z_unseen: ArrayLike,
     y_unseen: LabelsLike,
 ) -> float:
-    """Return the share of unseen classes whose center is far from its nearest seen class.
+    """Return how far unseen classes are from their nearest seen class, by their own spread.
 
-    The center is the mean of the samples of a class; "far" is meant as in
-    `unseen_sample_distance`. This is not the unseen label distance of Zappia et al., which
-    needs many samples of each unseen class.
+    Of each unseen class: the Mahalanobis distance of the nearest center of a seen class from
+    its own center, in its own shrunk covariance, as a share of the largest distance of its
+    samples, at most 1. The mean is over the classes with at least 2 p samples, from which p
+    variances can be told. Zappia et al. call this the unseen label distance.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> Z = rng.normal(size=(100, 2)) + np.repeat([[0.0, 0.0], [9.0, 0.0]], 50, axis=0)
-    >>> Z_new, y_new = [[4.5, 8.0], [4.5, 10.0], [0.0, 0.1]], ["bee", "bee", "fly"]
-    >>> unseen_class_distance(Z, np.repeat(["ant", "cat"], 50), Z_new, y_new)
-    0.5
+    >>> Z = rng.normal(size=(100, 2)) + np.repeat([[0.0, 0.0], [99.0, 0.0]], 50, axis=0)
+    >>> new = rng.normal(size=(50, 2)) + [50.0, 0.0]
+    >>> unseen_class_distance(Z, np.repeat(["ant", "cat"], 50), new, ["bee"] * 50)
+    1.0
     """
-    shapes = _shapes(Z_seen, y_seen)
+    seen = _embedding("Z_seen", Z_seen)
     samples = _embedding("Z_unseen", Z_unseen)
-    classes, codes = encode_labels(y_unseen, n_samples=len(samples))
-    centers = np.stack([samples[codes == code].mean(axis=0) for code in range(len(classes))])
-    return float(_is_far(shapes, centers).mean())
+    centers = np.stack([members.mean(axis=0) for members in _members(seen, y_seen)])
+    fewest = SAMPLES_PER_DIMENSION * samples.shape[1]
+    shares = [
+        _own_distance(members, centers)
+        for members in _members(samples, y_unseen)
+        if len(members) >= fewest
+    ]
+    if not shares:
+        raise ValueError(
+            f"y_unseen has no class with {fewest} samples or more, {SAMPLES_PER_DIMENSION} for "
+            "each dimension of the embedding. Pass more samples, or an embedding of fewer "
+            "dimensions."
+        )
+    return float(np.mean(shares))
+
+
+def _own_distance(members: Float64, centers: Float64) -> float:
+    """Distance of the nearest center as a share of that of the farthest member, at most 1."""
+    shape = _ClassShape.of(members)
+    return min(1.0, float(shape.distances(centers).min() / shape.distances(members).max()))
+
+
+def _members(Z: Float64, y: LabelsLike) -> list[Float64]:
+    """The samples of each class."""
+    classes, codes = encode_labels(y, n_samples=len(Z))
+    return [Z[codes == code] for code in range(len(classes))]
 
 
 def unseen_uncertainty(
@@ -141,10 +166,8 @@ def unseen_uncertainty(
 
 def _shapes(Z: ArrayLike, y: LabelsLike) -> list[_ClassShape]:
     """The shapes of the seen classes that have enough samples."""
-    samples = _embedding("Z_seen", Z)
-    classes, codes = encode_labels(y, n_samples=len(samples))
-    groups: list[Indices] = [np.flatnonzero(codes == code) for code in range(len(classes))]
-    shapes = [_ClassShape.of(samples[g]) for g in groups if len(g) >= FEWEST_FOR_COVARIANCE]
+    groups = _members(_embedding("Z_seen", Z), y)
+    shapes = [_ClassShape.of(group) for group in groups if len(group) >= FEWEST_FOR_COVARIANCE]
     if not shapes:
         raise ValueError(
             f"y_seen has no class with {FEWEST_FOR_COVARIANCE} samples or more, from which a "
