@@ -224,6 +224,11 @@ def listed(items: Sequence[object], most: int = 5) -> str:
     return f"{shown} and {n_more} more" if n_more > 0 else shown
 
 
+def counted(n: int, noun: str) -> str:
+    """Return a number of things, such as "1 feature" and "2 features"."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
 #: Columns with missing values that a message names.
 MOST_COLUMNS = 20
 #: What to do about missing values.

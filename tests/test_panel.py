@@ -427,12 +427,12 @@ def test_rules_and_sources_are_in_the_words_of_the_data():
     selector = SemFS(3, **rules).fit(X - X.min(), y)
     cells = panel_report(selector, words=CELLS, n_bootstraps=0)
     text = cells.render()
-    assert "1 genes ruled out" in text
+    assert "1 gene ruled out" in text
     assert "Every seen cell type has 1 markers" in text
     assert re.search(r"Cell type \d uses most", text)
     assert "Seen cell types: 4 cell types" in text
     assert "features" not in " ".join(cells.words.put_into(rule) for rule in cells.rules)
-    assert "1 features ruled out" in panel_report(selector, n_bootstraps=0).render()
+    assert "1 feature ruled out" in panel_report(selector, n_bootstraps=0).render()
 
 
 def test_a_marker_that_is_higher_in_another_class_names_it():

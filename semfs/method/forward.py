@@ -27,7 +27,7 @@ from semfs.method.exchange import exchange
 from semfs.method.panel import (
     Panel,
     RuleMaker,
-    relaxed_decreases,
+    relaxed_panels,
     select_panel,
 )
 from semfs.method.quadratic import Monitor, Quadratic, Solution
@@ -106,7 +106,7 @@ def forward_selection(
     _check_finite(solution, allowed)
     if wanted.relaxed:
         # How much lower J would be without each rule, judged by columns that were fetched.
-        solution = replace(solution, relaxed=relaxed_decreases(search, wanted))
+        solution = replace(solution, relaxed=relaxed_panels(search, wanted))
     if n_swaps and sum(search.decreases) > 0.0:  # otherwise no exchange can help
         # `exchange` returns the final set. Its ranking is a forward selection among them.
         swapped = np.zeros(d, dtype=bool)

@@ -9,10 +9,10 @@ import numpy as np
 
 from semfs._typing import Float64, Indices, Mask
 from semfs.method.columns import ColumnCache, NearCopies
-from semfs.method.demands import Demands, feasible_panel
+from semfs.method.demands import Demands
 from semfs.method.groups import GroupSearch
 from semfs.method.prefetch import TIE_EPS
-from semfs.method.quadratic import Monitor, Quadratic
+from semfs.method.quadratic import Monitor, Quadratic, Relaxed
 from semfs.method.rules import KeepFeasible, Rule
 from semfs.method.search import Search, grow
 
@@ -22,6 +22,9 @@ N_BEST = 8
 #: cost alone would then leave money unused. (Measured with 50 features of human lung, CUB and
 #: made-up data: half as many more of the best lower J by 1 to 6 %, all of them by no more.)
 BEST_SHARE = 0.5
+#: Features that a rule keeps out, whose Gram columns are fetched with the first batch all the
+#: same, to say what the rule costs. They widen that batch, but need no further pass.
+N_FREED = 64
 #: Makes a rule for one search; rules remember what was selected.
 RuleMaker = Callable[[], Rule]
 
@@ -44,6 +47,8 @@ class Panel:
         A panel that satisfies the demands.
     relaxed : mapping of str to Panel
         By the name of a rule, the panel without it.
+    freed : mask of shape (d,) or None
+        In a panel without a rule, the features that only this rule keeps out.
     """
 
     n_units: int | None
@@ -52,6 +57,7 @@ class Panel:
     demands: Demands | None = None
     feasible: Mask | None = None
     relaxed: Mapping[str, Panel] = field(default_factory=dict)
+    freed: Mask | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -117,11 +123,13 @@ def select_panel(
     # Rules remember what was selected, so each search makes new ones.
     makers = (rules, copies)
     search = _new_search(quadratics, caches, panel, allowed, forced, makers, panel.costs)
+    freed = _best_freed(search, panel)
+    search.prefetch_too(freed)
     if panel.costs is None:
         grow(search, monitor)
         return search
     best = _best_alone(search, panel)
-    search.prefetch_too(best)
+    search.prefetch_too(np.union1d(best, freed))
     grow(search, monitor)
     if len(search.selected) < search.n_select and search.best() is not None:
         return search  # the monitor ended it
@@ -249,47 +257,91 @@ def _new_search(
     return Search(quadratics, caches, n_select, allowed, forced, copies, rules, costs)
 
 
-def relaxed_decreases(
-    search: Search, panel: Panel, rules: Sequence[RuleMaker] = ()
-) -> dict[str, float]:
+def _best_freed(search: Search, panel: Panel) -> Indices:
+    """Of the features that rules keep out, a few whose gains are the largest at the start."""
+    found = np.zeros(0, dtype=np.intp)
+    gains = search.gains()
+    for other in panel.relaxed.values():
+        if other.freed is None:
+            continue
+        features = np.flatnonzero(other.freed)
+        if len(features) > N_FREED:
+            features = _first_units(features, gains, other.unit_of)
+        found = np.union1d(found, features)
+    return found
+
+
+def _first_units(features: Indices, gains: Float64, unit_of: Indices | None) -> Indices:
+    """About `N_FREED` of many features: those of the largest gains, in whole groups."""
+    if unit_of is None:
+        by_gain = np.argsort(-gains[features], kind="stable")
+        return features[by_gain[:N_FREED]]
+    _, unit = np.unique(unit_of[features], return_inverse=True)
+    sizes = np.bincount(unit)
+    by_gain = np.argsort(-np.bincount(unit, gains[features]), kind="stable")
+    n_units = int((np.cumsum(sizes[by_gain]) <= N_FREED).sum())
+    # A group larger than that is looked at nevertheless, if it is the best.
+    return features[np.isin(unit, by_gain[: max(n_units, 1)])]
+
+
+def relaxed_panels(search: Search, panel: Panel) -> dict[str, Relaxed]:
     """Return how far J falls without each rule in turn, at least.
 
     Only features whose Gram columns were computed already can be selected, so this costs no
     pass over the data and hardly any time.
     """
-    found = {}
+    if not search.selected:
+        return {}
+    found = {name: _without_rule(search, panel, name) for name in panel.relaxed}
+    return {name: relaxed for name, relaxed in found.items() if relaxed is not None}
+
+
+def _without_rule(search: Search, panel: Panel, name: str) -> Relaxed | None:
+    """What is found without a rule among the features at hand; None if they hold no panel."""
+    other = panel.relaxed[name]
+    freed = np.zeros_like(search.allowed) if other.freed is None else other.freed
     # A search among fewer features finds no more than one among all: a lower bound.
-    features = np.sort(np.array(search.caches[0].features, dtype=np.intp))
-    features = features[(search.allowed | search.forced)[features]]
-    is_copy = (search.copy_of >= 0) & ~search.is_selected
-    features = features[~is_copy[features]]
+    features = _at_hand(search, freed, other.unit_of)
     quadratics = [
         _restricted(quadratic, cache, features)
         for quadratic, cache in zip(search.quadratics, search.caches)
     ]
     caches = [ColumnCache(quadratic.columns) for quadratic in quadratics]
-    for name, other in panel.relaxed.items():
-        units = features
-        if other.unit_of is not None:
-            units = np.unique(other.unit_of[features])
-        small = other.restricted_to(features, units)
-        # Without a budget nothing would end the search; as many units as it bought do.
-        if name == "budget" and small.n_units is None:
-            small = small.of_size(search.n_selected_units)
-        if small.n_units is not None:
-            small = replace(small, n_units=min(small.n_units, len(units)))
-        if small.demands is not None:
-            small = replace(small, feasible=feasible_panel(small.demands))
-            # The few features at hand may hold no panel; then nothing is said of the rule.
-            if small.feasible is None:
-                continue
-        allowed = np.ones(len(features), dtype=bool)
-        forced = search.required[features]
-        if name == "include":
-            forced = np.zeros_like(forced)
-        best = select_panel(quadratics, caches, small, allowed, forced)
-        found[name] = float(sum(best.decreases))
-    return found
+    units = features if other.unit_of is None else np.unique(other.unit_of[features])
+    small = other.restricted_to(features, units)
+    # Without a budget nothing would end the search; as many units as it bought do.
+    if name == "budget" and small.n_units is None:
+        small = small.of_size(search.n_selected_units)
+    if small.n_units is not None:
+        small = replace(small, n_units=min(small.n_units, len(units)))
+    if small.demands is not None:
+        # What was selected is a panel without the rule, too.
+        selected = search.is_selected[features]
+        if small.unit_of is not None:
+            selected = np.bincount(small.unit_of[selected], minlength=len(units)) > 0
+        assert small.demands is not None
+        if not small.demands.met_by(selected):  # a monitor may have ended the search
+            return None
+        small = replace(small, feasible=selected)
+    allowed = np.ones(len(features), dtype=bool)
+    forced = search.required[features]
+    if name == "include":
+        forced = np.zeros_like(forced)
+    copies = None if search.copies is None else _CopiesAmong(search.copies, features)
+    best = select_panel(quadratics, caches, small, allowed, forced, copies=copies)
+    entered = features[np.array(best.selected, dtype=np.intp)]
+    return Relaxed(float(sum(best.decreases)), entered)
+
+
+def _at_hand(search: Search, freed: Mask, unit_of: Indices | None) -> Indices:
+    """Features that may be selected, or are freed, and whose Gram columns were computed."""
+    allowed = search.allowed | search.forced | freed
+    if unit_of is not None:
+        # Of a group one of whose features is kept out, none may be selected.
+        allowed &= np.bincount(unit_of[~allowed], minlength=len(allowed))[unit_of] == 0
+    is_copy = (search.copy_of >= 0) & ~search.is_selected & ~freed
+    features = np.sort(np.array(search.caches[0].features, dtype=np.intp))
+    return features[(allowed & ~is_copy)[features]]
 
 
 def _restricted(

@@ -65,6 +65,14 @@ class Quadratic:
 
 
 @dataclass(frozen=True)
+class Relaxed:
+    """A panel that is found without one of the rules."""
+
+    decrease: float  # how far J falls, at least
+    features: Indices  # selected ones, in the order of their entry
+
+
+@dataclass(frozen=True)
 class Solution:
     """What a solver found.
 
@@ -81,10 +89,8 @@ class Solution:
     converged : bool
     gram : ndarray of shape (k, k) or None
         G of the selected features, in the order of their selection, if known.
-    relaxed : mapping of str to float
-        By the name of a rule of the panel, how far J falls without it, at least.
-    next_gains : ndarray of shape (d,) or None
-        Decrease of J if a feature entered next, also one that may not; 0 for selected ones.
+    relaxed : mapping of str to Relaxed
+        By the name of a rule of the panel, what is found without it.
     objective_start : float
         J when nothing is selected.
     copies : dict of int
@@ -99,8 +105,7 @@ class Solution:
     objective: Float64
     converged: bool
     gram: Float64 | None = None
-    relaxed: Mapping[str, float] = field(default_factory=dict)
-    next_gains: Float64 | None = None
+    relaxed: Mapping[str, Relaxed] = field(default_factory=dict)
     objective_start: float = float("nan")
     copies: Mapping[int, int] = field(default_factory=dict)
 

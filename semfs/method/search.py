@@ -265,8 +265,7 @@ class Search:
         Features that are not selected are ranked by their next gain.
         """
         selected = np.array(self.selected, dtype=np.intp)
-        next_gains = self.gains()
-        gains = np.where(self.allowed, next_gains, -np.inf)
+        gains = np.where(self.allowed, self.gains(), -np.inf)
         is_copy = self.allowed & ~self.is_selected & (self.copy_of >= 0)
         # near copies rank after the others, and their scores say so
         distinct = gains[self.allowed & ~self.is_selected & ~is_copy]
@@ -295,7 +294,6 @@ class Search:
             converged=True,
             gram=gram,
             copies=self.found_copies(),
-            next_gains=next_gains,
             objective_start=self.q,
         )
 

@@ -22,10 +22,11 @@ class Words:
 
         Only phrases that the selector writes are changed: names may contain such words, too.
 
-        >>> CELLS.put_into("exclude: 3 features ruled out; class II gene would lower J")
-        'exclude: 3 genes ruled out; class II gene would lower J'
+        >>> CELLS.put_into("exclude: 3 features ruled out. Without it, class II gene")
+        'exclude: 3 genes ruled out. Without it, class II gene'
         """
         phrases = {
+            r"\b1 feature\b": f"1 {self.feature}",
             r"\b(\d+) features\b": rf"\1 {self.features}",
             r"\b(\d+) samples\b": rf"\1 {self.samples}",
             r"\b(\d+ |\d+ seen |\d+ described )classes\b": rf"\1{self.classes}",

@@ -141,7 +141,6 @@ def _rules(
     rules = panel_rules(
         params,
         levels,
-        candidates.allowed,
         candidates.constant,
         candidates.forced,
         candidates.ruled_out,

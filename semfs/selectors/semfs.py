@@ -151,8 +151,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         groups. A mapping gives the label of each feature name. A feature without a label is a
         group by itself. `max_correlation` is ignored with groups.
     costs : array-like of shape (d,), mapping or Series, optional
-        Cost of each feature, 0 or more; or a mapping from names of features, or of groups. The
-        cost of a group is the sum over its features.
+        Cost of each feature, 0 or more; or a mapping from names of features, or of groups:
+        then it is the price of the whole group. With prices of features, a group costs their
+        sum.
     budget : float, optional
         Limit on the sum of the costs of the selected features. With
         ``n_features_to_select=None``, it decides how many features are selected.
@@ -197,8 +198,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     support_ : ndarray of shape (d,)
         Whether a feature is selected.
     rules_ : list of str
-        What the rules of the panel (`candidates` to `capacity`) ruled out, and what each cost:
-        how much lower J would be without it.
+        What the rules of the panel (`include` and `exclude`, `candidates` to `capacity`) ruled
+        out or led to, and how much better the fit would be without each: how much lower J.
     coverage_ : pandas.Series
         Number of selected features that mark each class, as `min_per_class` counts them.
     marks_ : ndarray of shape (C, k)

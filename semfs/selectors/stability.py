@@ -109,7 +109,6 @@ def _panel_of(fitted: Any, moments: Moments, names: Sequence[str] | None) -> Pan
     rules = panel_rules(
         fitted,
         levels,
-        candidates.allowed,
         candidates.constant,
         candidates.forced,
         candidates.ruled_out,

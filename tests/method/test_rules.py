@@ -424,7 +424,9 @@ def test_cost_of_a_rule_is_what_a_search_without_it_finds():
     panel = panel_of(demands, relaxed={"quota": Panel(4)})
     _, solution = select(quadratic, panel)
     assert solution.objective[-1] > plain.objective[-1]
-    assert solution.relaxed["quota"] == pytest.approx(quadratic.q - plain.objective[-1])
+    found = solution.relaxed["quota"]
+    assert found.decrease == pytest.approx(quadratic.q - plain.objective[-1])
+    assert found.features.tolist() == plain.order[:4].tolist()
 
 
 @pytest.mark.parametrize("n_limits", [1, 3])

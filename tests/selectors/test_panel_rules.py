@@ -238,6 +238,77 @@ def test_a_series_may_price_groups_or_features(planted):
         SemFS(3, groups=pandas.DataFrame({"sensor": groups})).fit(X, y)
 
 
+# ---- what is kept out -----------------------------------------------------------------
+
+
+def make_sensors():
+    """Channels of 16 sensors, and their prices: a sensor measures a mixture of attributes."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame(rng.normal(size=(8, 5)), [f"c{c}" for c in range(8)])
+    y = np.tile(table.index, 40)
+    mixture = rng.normal(size=(5, 16)) * rng.gamma(1.0, 0.6, 16)
+    names = [f"s{j // 4}_ch{j % 4}" for j in range(64)]
+    channels = np.repeat(table.loc[y].to_numpy() @ mixture, 4, axis=1)
+    X = pd.DataFrame(channels + rng.normal(size=channels.shape), columns=names)
+    groups = {name: name.partition("_")[0] for name in names}
+    prices = {f"s{j}": float(rng.integers(10, 40)) for j in range(16)}
+    return X, y, {"attributes": table, "groups": groups, "costs": prices}
+
+
+def said_gain(sentence):
+    """The percentage by which the fit would be better, as a sentence says."""
+    return float(re.search(r"at least ([\d.]+) % better", sentence).group(1))
+
+
+def test_what_is_said_of_a_forbidden_group_is_what_a_fit_without_the_rule_finds():
+    X, y, sensors = make_sensors()
+    free = SemFS(None, budget=150, **sensors).fit(X, y)
+    groups = sensors["groups"]
+    bought = dict.fromkeys(groups[name] for name in free.get_feature_names_out())
+    assert len(bought) >= 5
+    said = []
+    true = []
+    for sensor in bought:
+        ruled = SemFS(None, budget=150, exclude=[f"{sensor}_ch1"], **sensors).fit(X, y)
+        price = sensors["costs"][sensor]
+        text = f"exclude: group {sensor} (4 features, {price:g} of the budget) ruled out. Wi"
+        assert ruled.rules_[0].startswith(text)
+        said.append(said_gain(ruled.rules_[0]))
+        true.append(100.0 * (1.0 - free.objective_[-1] / ruled.objective_[-1]))
+    np.testing.assert_allclose(said, true, rtol=0.05)
+    assert np.ptp(true) > 1.0
+    assert np.argsort(said).tolist() == np.argsort(true).tolist()
+
+
+@pytest.mark.parametrize("rule", ["exclude", "candidates"])
+def test_what_is_said_of_forbidden_features_is_what_a_fit_without_the_rule_finds(rule):
+    X, y, _ = make_sensors()
+    free = SemFS(6).fit(X, y)
+    best = free.order_[:3].tolist()
+    others = np.setdiff1d(np.arange(64), best).tolist()
+    ruled = SemFS(6, **{rule: best if rule == "exclude" else others}).fit(X, y)
+    true = 100.0 * (1.0 - free.objective_[-1] / ruled.objective_[-1])
+    assert ruled.rules_[0].startswith(f"{rule}: 3 features ruled out. Without this rule")
+    assert said_gain(ruled.rules_[0]) == pytest.approx(true, rel=0.05)
+    assert X.columns[best[0]] in ruled.rules_[0]
+    useless = int(free.order_[-1])
+    harmless = SemFS(6, exclude=[useless]).fit(X, y)
+    assert harmless.rules_ == ["exclude: 1 feature ruled out; it cost nothing."]
+
+
+def test_a_near_copy_of_a_selected_feature_is_not_counted_as_forbidden_gain():
+    X, y, _ = make_sensors()
+    # Only one of two twins can be selected, so the other one adds nothing if it may be.
+    both = X.join(X.add_suffix("_twin"))
+    free = SemFS(6).fit(both, y)
+    twins = [(int(j) + 64) % 128 for j in free.order_[:3]]
+    assert set(twins) <= set(free.skipped_)
+    ruled = SemFS(6, exclude=twins).fit(both, y)
+    np.testing.assert_array_equal(ruled.order_[:6], free.order_[:6])
+    assert ruled.rules_ == ["exclude: 3 features ruled out; it cost nothing."]
+
+
 # ---- levels ---------------------------------------------------------------------------
 
 
@@ -251,7 +322,7 @@ def test_windows_rule_features_out(planted):
     texts = {text.split(":")[0]: text for text in selector.rules_}
     assert set(texts) == {"min_level", "max_level"}
     n_high = int((highest > high).sum())
-    assert f"max_level: {n_high} features ruled out; x" in texts["max_level"]
+    assert f"max_level: {n_high} features ruled out. Without" in texts["max_level"]
 
 
 def test_capacity_is_kept_in_every_class(planted):
@@ -286,7 +357,8 @@ def test_rules_together(planted):
     assert selector.coverage_.min() >= 1
     named = [text.split(":")[0] for text in selector.rules_]
     assert named == ["exclude", "include", "min_per_class", "budget", "capacity"]
-    assert sum("J" in text for text in selector.rules_) == 5  # each says what it cost
+    costs_said = [text for text in selector.rules_ if "better" in text or "nothing" in text]
+    assert len(costs_said) == 5
 
 
 # ---- data in other forms --------------------------------------------------------------

@@ -29,7 +29,6 @@ from semfs.validation import ParameterError
 def panel_rules(
     params: RuleParameters,
     levels: ClassLevels,
-    allowed: Mask,
     constant: Mask,
     forced: Indices,
     ruled_out: Mapping[str, Indices],
@@ -41,30 +40,55 @@ def panel_rules(
     ----------
     params : RuleParameters
     levels : ClassLevels of C classes
-    allowed, constant : masks of shape (d,)
-        Features that may be selected, and those of one value, which may only be selected as
-        part of a group.
+    constant : mask of shape (d,)
+        Features of one value, which may only be selected as part of a group.
     forced : array of int
         Features that are selected in any case.
     ruled_out : mapping
         Features that other rules keep out, by the rule.
     names : sequence of d names, optional
     """
-    d = len(allowed)
+    d = len(constant)
     rules = PanelRules(None, levels, ruled_out, forced, names, budget=params.budget)
+    is_forced = np.zeros(d, dtype=bool)
+    is_forced[forced] = True
+    # Features may be included although a rule keeps them out.
+    excluded = {rule: _mask(features, d) & ~is_forced for rule, features in ruled_out.items()}
     active = [name for name in PANEL_RULES if is_set(getattr(params, name))]
-    if not active:
-        if len(forced):
-            # Features that are included need no rule, only the panel to compare with.
-            k = min(params._n_wanted(d), d)
-            panel = Panel(k, relaxed={"include": Panel(k)})
-            rules = replace(rules, panel=panel)
-        return rules
-    excluded = np.zeros(d, dtype=bool)
-    for features in ruled_out.values():
-        excluded[features] = True
-    maker = _PanelMaker(params, levels, allowed & ~constant, excluded, forced, names)
-    return maker.rules(rules)
+    if active:
+        maker = _PanelMaker(params, levels, constant, excluded, is_forced, names)
+        return maker.rules(rules)
+    # Features that are included or kept out need no rule, only the panel to compare with.
+    k = min(params._n_wanted(d), d)
+    relaxed = {}
+    for rule in excluded:
+        relaxed[rule] = Panel(k, freed=_freed(excluded, rule) & ~constant)
+    if len(forced):
+        relaxed["include"] = Panel(k)
+    if relaxed:
+        rules = replace(rules, panel=Panel(k, relaxed=relaxed))
+    return rules
+
+
+def _mask(features: Indices, d: int) -> Mask:
+    """A mask (d,) of some features."""
+    mask = np.zeros(d, dtype=bool)
+    mask[features] = True
+    return mask
+
+
+def _union(excluded: Mapping[str, Mask], d: int) -> Mask:
+    """Features (d,) that any of some rules keeps out."""
+    found = np.zeros(d, dtype=bool)
+    for features in excluded.values():
+        found |= features
+    return found
+
+
+def _freed(excluded: Mapping[str, Mask], rule: str) -> Mask:
+    """Features (d,) that only one of the rules keeps out."""
+    others = {name: features for name, features in excluded.items() if name != rule}
+    return excluded[rule] & ~_union(others, len(excluded[rule]))
 
 
 class _PanelMaker:
@@ -74,20 +98,22 @@ class _PanelMaker:
         self,
         params: RuleParameters,
         levels: ClassLevels,
-        varying: Mask,
-        excluded: Mask,
-        forced: Indices,
+        constant: Mask,
+        excluded: Mapping[str, Mask],
+        forced: Mask,
         names: Sequence[str] | None,
     ) -> None:
         """Find the units, and which of them may or must be in the panel.
 
-        ``varying`` (d,) are features that may be selected and have more than one value,
-        ``excluded`` (d,) those that other rules keep out.
+        ``constant`` (d,) are features of one value, ``excluded`` those (d,) that each of the
+        other rules keeps out, and ``forced`` (d,) those that are included.
         """
         self.params = params
         self.levels = levels
         self.names = names
-        d = len(varying)
+        self.varying = ~constant
+        self.excluded = excluded
+        d = len(constant)
         self.unit_of: Indices | None = None
         self.labels: Sequence[Any] | None = names
         unit_of = np.arange(d)
@@ -100,17 +126,21 @@ class _PanelMaker:
         # The indicator matrix (d, U) of the units: a product with it sums over each unit.
         columns = (np.ones(d), (np.arange(d), unit_of))
         self._sum = sp.csr_array(columns, shape=(d, self.n_units))
-        forced_mask = np.zeros(d, dtype=bool)
-        forced_mask[forced] = True
-        self.forced = self.per_unit(forced_mask[None])[0] > 0.0
-        # An excluded feature keeps its whole group out, also if it has one value only.
-        is_out = excluded & ~forced_mask
-        has_candidate = self.per_unit(varying[None])[0] > 0.0
-        has_excluded = self.per_unit(is_out[None])[0] > 0.0
-        self.available = has_candidate & ~has_excluded
-        self.available |= self.forced
-        self._check_forced_groups(unit_of, forced_mask, is_out)
+        self.forced = self._holds(forced)
+        is_out = _union(excluded, d)
+        self.available = self._available(is_out)
+        self._check_forced_groups(unit_of, forced, is_out)
         self.count = self._count(d)
+
+    def _holds(self, features: Mask) -> Mask:
+        """Units (U,) that hold any of some features (d,)."""
+        return np.asarray(self.per_unit(features[None])[0] > 0.0)
+
+    def _available(self, is_out: Mask) -> Mask:
+        """Units (U,) that may be in the panel if some features (d,) are kept out."""
+        # An excluded feature keeps its whole group out, also if it has one value only.
+        has_candidate = self._holds(self.varying & ~is_out)
+        return (has_candidate & ~self._holds(is_out)) | self.forced
 
     def _check_forced_groups(self, unit_of: Indices, forced: Mask, is_out: Mask) -> None:
         """Raise if a feature (d,) is included, but another one of its group is ruled out."""
@@ -196,7 +226,8 @@ class _PanelMaker:
             feasible=feasible,
         )
         relaxed = self._relaxed(panel, n_budget, rules)
-        return replace(rules, panel=replace(panel, relaxed=relaxed))
+        panel = replace(panel, relaxed=relaxed)
+        return replace(rules, panel=panel, labels=self.labels)
 
     def _check_not_empty(self, demands: Demands, n_budget: int) -> None:
         """Raise if every unit alone exceeds a limit: without a number, none is a panel too."""
@@ -281,6 +312,8 @@ class _PanelMaker:
         """The panel without each rule in turn, as far as that is a panel."""
         found: dict[str, Panel] = {}
         demands = panel.demands
+        for rule in self.excluded:
+            found[rule] = self._without_exclusion(panel, rule)
         if self.forced.any():
             free = None
             if demands is not None:
@@ -297,3 +330,16 @@ class _PanelMaker:
         if rules.capacity is not None:
             found["capacity"] = replace(panel, demands=demands.without(usage=~is_budget))
         return found
+
+    def _without_exclusion(self, panel: Panel, rule: str) -> Panel:
+        """The panel without a rule that keeps features out."""
+        d = len(self.varying)
+        others = {name: mask for name, mask in self.excluded.items() if name != rule}
+        available = self._available(_union(others, d))
+        new = available & ~self.available
+        # A group enters with all its features, also those of one value.
+        freed = new if self.unit_of is None else new[self.unit_of]
+        demands = panel.demands
+        if demands is not None:
+            demands = replace(demands, available=available)
+        return replace(panel, demands=demands, freed=freed)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from semfs._typing import Float64, Indices, Label, Mask
 from semfs.feature_names import feature_name
 from semfs.method.panel import Panel
-from semfs.method.quadratic import Solution
+from semfs.method.quadratic import Relaxed, Solution
 from semfs.selectors.rules.class_levels import ClassLevels
-from semfs.validation import listed
+from semfs.validation import counted, listed
+
+#: Features, or groups, that a sentence names.
+MOST_UNITS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +32,12 @@ class PanelRules:
     budget: float | None = None
     capacity: Float64 | None = None  # (C,)
     min_per_class: int = 0
+    labels: Sequence[Any] | None = None  # (U,), names of units
     # unseen classes without enough markers
     not_marked: Sequence[Label] = ()
 
     def sentences(self, solution: Solution) -> list[str]:
-        """Return what each rule ruled out, or led to, and what it cost in J."""
+        """Return what each rule ruled out, or led to, and what the fit would be without it."""
         selected = solution.s > 0.0
         texts = [self._mask_sentence(name, solution) for name in self.ruled_out]
         if len(self.forced):
@@ -44,13 +49,16 @@ class PanelRules:
             texts.append(self._with_cost("min_per_class", self._coverage(selected), solution))
         if self.panel.unit_of is not None:
             n_groups = len(np.unique(self.panel.unit_of[selected]))
-            text = f"{n_groups} groups of {int(selected.sum())} features were selected"
-            texts.append(self._with_cost("groups", text, solution))
+            n_features = int(selected.sum())
+            size = f"{counted(n_groups, 'group')} of {counted(n_features, 'feature')}"
+            verb = "was" if n_groups == 1 else "were"
+            texts.append(self._with_cost("groups", f"{size} {verb} selected", solution))
         if self.costs is not None:
             units = self._units(selected)
             spent = float(self.costs[units].sum())
-            of_what = "features" if self.panel.unit_of is None else "groups"
-            text = f"{spent:g} of {self.budget:g} spent on {len(units)} {of_what}"
+            of_what = "feature" if self.panel.unit_of is None else "group"
+            bought = counted(len(units), of_what)
+            text = f"{spent:g} of {self.budget:g} spent on {bought}"
             texts.append(self._with_cost("budget", text, solution))
         if self.capacity is not None:
             text = self._fullest(selected)
@@ -66,37 +74,64 @@ class PanelRules:
         return np.unique(unit_of[selected])
 
     def _mask_sentence(self, rule: str, solution: Solution) -> str:
-        """How many features a rule keeps out, and what the best of them would add."""
+        """What a rule keeps out, and what the fit would be with it."""
+        return self._with_cost(rule, f"{self._ruled_out(rule)} ruled out", solution)
+
+    def _ruled_out(self, rule: str) -> str:
+        """The features that a rule keeps out; or groups, their features and their price."""
         features = self.ruled_out[rule]
-        text = f"{rule}: {len(features)} features ruled out"
-        # If the features left are constant, none enters, and J has no course.
-        nothing_selected = len(solution.objective) == 0
-        if not len(features) or solution.next_gains is None or nothing_selected:
-            return f"{text}."
-        # The gain of a feature next to the panel: how far J would fall if it entered now.
-        gains = solution.next_gains[features]
-        best = int(np.argmax(gains))
-        J = float(solution.objective[-1])
-        share = gains[best] / max(J, np.finfo(float).tiny)
-        name = feature_name(int(features[best]), self.names)
-        return f"{text}; {name} would now lower J most, by {share:.2%}."
+        n_features = len(features)
+        unit_of = None if self.panel is None else self.panel.unit_of
+        if unit_of is None or not n_features:
+            return counted(n_features, "feature")
+        units = np.unique(unit_of[features])
+        # One feature keeps its whole group out.
+        n_features = int(np.isin(unit_of, units).sum())
+        size = counted(n_features, "feature")
+        if self.costs is not None:
+            size += f", {self.costs[units].sum():g} of the budget"
+        names = listed([self._unit_name(unit) for unit in units.tolist()], MOST_UNITS)
+        if len(units) == 1:
+            return f"group {names} ({size})"
+        return f"{len(units)} groups ({names}; {size})"
+
+    def _unit_name(self, unit: int) -> str:
+        """The name of a feature, or the label of a group."""
+        if self.labels is None:
+            return feature_name(unit, self.names)
+        return str(self.labels[unit])
 
     def _with_cost(self, rule: str, text: str, solution: Solution) -> str:
-        """A sentence about a rule, and what the rule cost in J."""
+        """A sentence about a rule, and how much better the fit would be without it."""
         if rule not in solution.relaxed:
             return f"{rule}: {text}."
         J = float(solution.objective[-1])
         start = float(solution.objective_start)
+        relaxed = solution.relaxed[rule]
         # J without the rule, found among the features whose Gram columns are at hand. A full
-        # search could only find less, so the increase below is the least that the rule cost.
-        without = start - solution.relaxed[rule]
+        # search could only find less, so the decrease below is the least.
+        without = start - relaxed.decrease
+        name = "the limit" if rule in ("budget", "capacity") else "this rule"
         if not without < J * (1.0 - 1e-9):
-            return f"{rule}: {text}; it cost nothing in J."
+            return f"{rule}: {text}; it cost nothing."
         if without <= 1e-9 * J:
             # what is left of it is rounding: there is no share of it
-            return f"{rule}: {text}; it raises J from about 0 to {J:.4g}."
-        share = (J - without) / without
-        return f"{rule}: {text}; it raises J by {share:.2%} or more, to {J:.4g}."
+            return f"{rule}: {text}. Without {name} the fit would be nearly perfect."
+        better = f"Without {name} the fit would be at least {percent(1.0 - without / J)} better"
+        if rule in self.ruled_out:
+            better += self._entered(rule, relaxed)
+        return f"{rule}: {text}. {better}."
+
+    def _entered(self, rule: str, relaxed: Relaxed) -> str:
+        """Which of the features, or groups, that a rule keeps out would be selected."""
+        assert self.panel is not None
+        freed = self.panel.relaxed[rule].freed
+        assert freed is not None
+        entered = relaxed.features[freed[relaxed.features]]
+        units = entered if self.panel.unit_of is None else self.panel.unit_of[entered]
+        # each once, in the order of their entry
+        names = [self._unit_name(unit) for unit in dict.fromkeys(units.tolist())]
+        return f", with {listed(names, MOST_UNITS)}" if names else ""
 
     def _coverage(self, selected: Mask) -> str:
         """The fewest markers of a class, and unseen classes that lack them."""
@@ -118,3 +153,13 @@ class PanelRules:
         fullest = int(np.argmax(np.nan_to_num(shares)))
         label = self.levels.classes[fullest]
         return f"class {label!r} uses most, {used[fullest]:.4g} of {self.capacity[fullest]:.4g}"
+
+
+def percent(share: float) -> str:
+    """A share in percent, with two digits of what is small.
+
+    >>> percent(0.0432), percent(0.00034), percent(0.5)
+    ('4.3 %', '0.034 %', '50.0 %')
+    """
+    number = 100.0 * share
+    return f"{number:.1f} %" if number >= 1.0 else f"{number:.2g} %"
