@@ -4,6 +4,7 @@
     python benchmarks/bench_knowledge.py --data DIR --choose   # settings of unlabeled samples
     python benchmarks/bench_knowledge.py --data DIR --confirm  # old defaults against new
     python benchmarks/bench_knowledge.py --data DIR --confirm --old-package COPY
+    python benchmarks/bench_knowledge.py --data DIR --finalist  # the best other setting found
 
 Every method ranks the features of random class splits, and is judged twice for each number k
 of features: by K-means on samples of unseen classes (ACC and NMI), and by 5 nearest neighbors
@@ -12,10 +13,11 @@ samples have rivals that see the same ones. Series of splits are drawn independe
 compares with rivals, ``--choose`` draws "choosing", and ``--confirm`` draws "evidence-2", which
 had not been drawn when the defaults were chosen. ``--old-package`` names the folder of an
 earlier copy of the source, whose SemFS is run on the same splits at its own defaults.
+``--finalist`` draws "evidence-3" for the setting that was best on splits of its own.
 
 Finished (data set, split) pairs are kept in ``--cache``; the same command continues. Writes one
 row per data set, split, method and k to benchmarks/results/knowledge.json (defaults.json,
-confirmed.json); docs/benchmark_tables.py makes the tables.
+confirmed.json, finalist.json); docs/benchmark_tables.py makes the tables.
 """
 
 from __future__ import annotations
@@ -56,6 +58,7 @@ N_SPLITS = 10
 EVIDENCE = "evidence"
 CHOOSING = "choosing"
 CONFIRMING = "evidence-2"
+FINAL = "evidence-3"
 DATA["CUB"] = ("cub_vgg_fc7_4096", 50)
 #: Samples per seen and per unseen class, by data set.
 DATA_SETS = {
@@ -199,11 +202,19 @@ CHOICES: dict[str, Method] = {
         n_new_classes="table"
     ),
 }
+#: The setting that looked best on "choosing-3", against the defaults.
+FINALIST: dict[str, Method] = {
+    "SemFS, unlabeled": semfs(unlabeled=True)(),
+    "seen classes as 10 samples of each cluster": semfs(
+        unlabeled=True, constants={"EQUAL_SAMPLES": 10.0}
+    )(),
+}
 #: Methods of each series of splits, by columns.
 METHODS: dict[str, dict[str, dict[str, Method]]] = {
     EVIDENCE: {"raw": RAW, "standardized": STANDARDIZED},
     CHOOSING: dict.fromkeys(COLUMNS, CHOICES),
     CONFIRMING: dict.fromkeys(COLUMNS, STANDARDIZED),
+    FINAL: dict.fromkeys(COLUMNS, FINALIST),
 }
 
 
@@ -220,7 +231,7 @@ def old_version(package: Path) -> dict[str, Method]:
 
 
 #: What a choice is compared with.
-UNLABELED_CHOICES = ("floor", "old defaults, unl")
+UNLABELED_CHOICES = ("floor", "old defaults, unl", "seen classes as")
 
 
 # ---- one split -----------------------------------------------------------------------------
@@ -358,11 +369,12 @@ def main() -> None:
         "--choose", dest="series", action="store_const", const=CHOOSING, default=EVIDENCE
     )
     series.add_argument("--confirm", dest="series", action="store_const", const=CONFIRMING)
+    series.add_argument("--finalist", dest="series", action="store_const", const=FINAL)
     parser.add_argument("--old-package", type=Path, help="folder of an earlier copy")
     parser.add_argument("--cache", type=Path)
     options = parser.parse_args()
-    if options.old_package is not None and options.series != CONFIRMING:
-        parser.error("--old-package needs --confirm")
+    if options.old_package is not None and options.series not in (CONFIRMING, FINAL):
+        parser.error("--old-package needs --confirm or --finalist")
     if options.cache is None:
         options.cache = Path(f"{options.series}-cache.jsonl")
     names = options.only.split(",") if options.only else list(DATA_SETS)
@@ -385,17 +397,18 @@ def main() -> None:
     if options.only or options.without:
         return
     command = "python benchmarks/bench_knowledge.py --data DIR"
-    if options.series == CHOOSING:
-        found = {"k": KS, "unlabeled": UNLABELED_CHOICES} | compact(rows, list(CHOICES))
-        write_results("defaults", found, f"{command} --choose")
-    elif options.series == CONFIRMING:
-        found = {"k": KS} | compact(rows, list(methods["raw"]))
-        command += " --confirm"
-        if options.old_package is not None:
-            command += " --old-package COPY"
-        write_results("confirmed", found, command)
-    else:
+    option = {CHOOSING: " --choose", CONFIRMING: " --confirm", FINAL: " --finalist"}
+    command += option.get(options.series, "")
+    if options.old_package is not None:
+        command += " --old-package COPY"
+    if options.splits != N_SPLITS:
+        command += f" --splits {options.splits}"
+    if options.series == EVIDENCE:
         write_results("knowledge", results(rows), command)
+        return
+    name = {CHOOSING: "defaults", CONFIRMING: "confirmed", FINAL: "finalist"}[options.series]
+    found = {"k": KS, "unlabeled": UNLABELED_CHOICES}
+    write_results(name, found | compact(rows, list(methods["raw"])), command)
 
 
 if __name__ == "__main__":
