@@ -46,6 +46,8 @@ class Reproduction:
 def reproduce(options: Reproduction) -> None:
     """Run the paper's experiments. The same command continues a run that was stopped.
 
+    If the module of a method of your own has changed, its finished jobs are computed again.
+
     Example: `semfs reproduce clustering alpha --data DATA --out RUN --splits 5`
     """
     from semfs.lab.paper import Study

@@ -21,6 +21,7 @@ from semfs.lab.parallel import Summary, run, versions
 from semfs.lab.plan import Experiment, plan
 from semfs.lab.runner import KS, Protocol, make_runner
 from semfs.lab.sections import PAPER
+from semfs.lab.sources import forget_outdated
 from semfs.lab.splits import class_splits
 from semfs.lab.store import Job, Store
 
@@ -138,8 +139,9 @@ def reproduce(
         if is_known is not None:
             jobs = [job for job in jobs if not is_known(job)]
         notes = _notes(study, loaders) + left_out
+        changed = forget_outdated(store, jobs)
         _store_facts(store, command, notes)
-        summary = Summary(notes=notes)
+        summary = Summary(notes=notes + changed)
         # Timings are taken one at a time, after everything else.
         compared = [job for job in jobs if not _is_timed(job)]
         timed = [job for job in jobs if _is_timed(job)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import joblib
@@ -23,6 +24,7 @@ from semfs.lab.fitting import fit_selector, prepare
 from semfs.lab.measures import ZERO_SHOT
 from semfs.lab.methods import find_method
 from semfs.lab.scoring import score_features, score_random_draws
+from semfs.lab.sources import Sources, sources_of
 from semfs.lab.splits import (
     SplitData,
     Splits,
@@ -138,6 +140,9 @@ class Runner:
         # Unlike the time on the clock, it does not depend on what else the machine does.
         cpu_seconds = time.process_time() - cpu_start
         extra = {"cpu_seconds": cpu_seconds, **_facts_of_fit(job, fitted)}
+        sources = _imported_sources(job.method)
+        if sources:
+            extra["sources"] = sources
         options = (self.protocol.n_repeats, seed, self.protocol.measures)
         if isinstance(fitted, RandomSelector):
             extra["random_draws"] = True
@@ -178,6 +183,12 @@ class Runner:
         if not ks:
             raise ValueError(f"{job.dataset} has only {n_features} features. Ask for fewer.")
         return ks
+
+
+@cache  # a process goes on with the source that it imported first
+def _imported_sources(method: str) -> Sources:
+    """Digests of the files that define a method of the user's, as this process uses them."""
+    return sources_of(method)
 
 
 def _facts_of_fit(job: Job, fitted: BaseEstimator) -> dict[str, Any]:

@@ -124,7 +124,8 @@ class Result:
     extra : mapping
         Further JSON values. ``features_by_k`` holds the features for each k if those for a
         smaller k are not the first ones for a larger k; ``recalls`` those of each class by
-        zero-shot prediction, and the ``k`` they belong to.
+        zero-shot prediction, and the ``k`` they belong to; ``sources`` digests of the files
+        of a user's selector.
     """
 
     scores: Mapping[int, Mapping[str, tuple[float, float]]]
@@ -283,6 +284,14 @@ class Store:
             rows.extend(_rows_of(job, value))
         rows.sort(key=_row_order)
         return rows
+
+    def extras(self, method: str) -> list[tuple[Job, Mapping[str, Any]]]:
+        """Return the finished jobs of a method, each with the ``extra`` of its result."""
+        return [
+            (job, value["result"]["extra"])
+            for job, value in self._values("done")
+            if job.method == method
+        ]
 
     def failures(self) -> list[Row]:
         """Return one dict per failed job: its columns and ``error``."""

@@ -19,10 +19,11 @@ from semfs.evaluation import cluster_scores, starting_rows
 from semfs.lab import Store
 from semfs.lab.compared_method import Size
 from semfs.lab.comparison import curves
-from semfs.lab.methods import METHODS
+from semfs.lab.methods import METHODS, find_method
 from semfs.lab.paper import EXPERIMENTS, Study, find_experiments
 from semfs.lab.plan import plan
 from semfs.lab.runner import Protocol, Runner
+from semfs.lab.sources import sources_of
 from semfs.lab.splits import SplitData, class_splits
 
 
@@ -158,7 +159,70 @@ def test_a_failure_is_shown_recorded_and_retried_and_methods_of_ones_own_join(us
     (user_module / "own_methods.py").write_text(mended)
     result = invoke(*command)
     assert result.exit_code == 0, result.stderr
-    assert "2 jobs: 1 finished before, 1 computed" in result.stdout
+    assert "own_methods.py has changed." in result.stdout
+    assert "2 jobs: 0 finished before, 2 computed" in result.stdout
+
+
+def test_an_edited_selector_is_computed_again_and_no_other_method(user_module, toy):
+    rules = user_module / "own_rules.py"
+    rules.write_text("DIRECTION = -1\n")
+    source = SOURCE.replace("[::-1]", "[::DIRECTION]")
+    (user_module / "own_methods.py").write_text(f"from own_rules import DIRECTION\n{source}")
+    command = ["reproduce", "clustering", "--out", "run", "--fast", "--splits", 1, "-j", 1]
+    command += ["--data", toy, "--method", "variance,own_methods:Reversed"]
+    assert "2 jobs: 0 finished before, 2 computed" in invoke(*command).stdout
+    unchanged = invoke(*command).stdout
+    assert "2 jobs: 2 finished before, 0 computed" in unchanged
+    assert "has changed" not in unchanged
+
+    rules.write_text("DIRECTION = 1\n")
+    again = invoke(*command).stdout
+    assert "2 jobs: 1 finished before, 1 computed" in again
+    note = "own_rules.py has changed. Finished jobs of own_methods:Reversed that are computed"
+    assert note in " ".join(again.split())
+    rows = Store("run", create=False).rows()
+    assert {row["features"][0] for row in rows if row["label"] == "Reversed"} == {"x0"}
+    assert "2 jobs: 2 finished before, 0 computed" in invoke(*command).stdout
+
+
+@pytest.mark.slow
+def test_results_of_an_old_source_outside_the_command_are_kept_and_named(user_module, toy):
+    command = ["--out", "run", "--fast", "--splits", 1, "-j", 1, "--data", toy]
+    command += ["--method", "own_methods:Reversed"]
+    assert invoke("reproduce", "clustering", *command).exit_code == 0
+    (user_module / "own_methods.py").write_text(SOURCE.replace("[::-1]", "[::1]"))
+    done = invoke("reproduce", "labeled-ratio", *command)
+    assert done.exit_code == 0, done.stderr
+    assert "keep the results of the old source until you run them again: 1." in done.stdout
+    rows = Store("run", create=False).rows()
+    first = {row["experiment"]: row["features"][0] for row in rows}
+    assert first == {"clustering": "x11", "labeled-ratio": "x0"}
+
+
+def test_sources_are_the_files_beside_a_module_that_it_imports(user_module):
+    package = user_module / "own_package"
+    (package / "parts").mkdir(parents=True)
+    (package / "__init__.py").write_text("from .core import Selector\n")
+    (package / "core.py").write_text(
+        "import numpy\nfrom semfs import SemFS\nclass Selector(SemFS):\n"
+        "    def fit(self, X, y):\n        from .parts import rule\n"
+    )
+    (package / "parts" / "__init__.py").write_text("")
+    (package / "parts" / "rule.py").write_text("from ...own_package import data\nimport own\n")
+    (package / "data.py").write_text("this is not Python\n")
+    (package / "unused.py").write_text("")
+    (user_module / "own.py").write_text("import own_package.core\n")
+    find_method("own_package.core:Selector")
+    files = ["__init__", "core", "data", "parts/__init__", "parts/rule"]
+    expected = ["own.py", *(f"own_package/{file}.py" for file in files)]
+    assert list(sources_of("own_package.core:Selector")) == expected
+    assert sources_of("semfs") == {}
+
+
+def test_an_installed_package_is_identified_by_its_own_files():
+    files = list(sources_of("sklearn.feature_selection:SelectKBest"))
+    assert "sklearn/feature_selection/__init__.py" in files
+    assert all(file.startswith("sklearn/") for file in files)
 
 
 def test_a_run_is_continued_with_the_same_settings_and_data_only(toy, tmp_path):
