@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,6 +56,7 @@ def resolve_features(
     values: FeaturesLike | None,
     names: Sequence[object] | None = None,
     n_features: int | None = None,
+    groups: Mapping[str, Sequence[int]] = MappingProxyType({}),
 ) -> Indices:
     """Return the indices of features that a user means, each once, in the order given.
 
@@ -63,13 +65,15 @@ def resolve_features(
     parameter : str
         Name of the parameter, for messages.
     values : sequence of int or str, or None
-        An int is an index. Text is the first of these that applies: the name of a feature; a
-        pattern ``"re:^MT-"``, which means all features in whose name it is found; the path of
-        a file with one name per line; names joined by commas.
+        An int is an index. Text is the first of these that applies: the name of a feature, or
+        of a group; a pattern ``"re:^MT-"``, which means all features in whose name it is found;
+        the path of a file with one name per line; names joined by commas.
     names : sequence of d names, optional
         Without names, features are called x0, x1, … as `get_feature_names_out` does.
     n_features : int, optional
         Number of features d, needed without names.
+    groups : mapping from str to sequence of int, optional
+        The features of each group. What is the name of both means the feature.
 
     Examples
     --------
@@ -79,48 +83,64 @@ def resolve_features(
     if values is None:
         return np.zeros(0, dtype=np.intp)
     if isinstance(values, str):
-        raise ParameterTypeError(parameter, f"must be a list of features, got {values!r}.")
-    # Of several features of one name the first is meant.
-    index_of: dict[str, int] = {}
-    for index, name in enumerate([] if names is None else names):
-        index_of.setdefault(str(name), index)
+        message = f"must be a list of features, got {values!r}; write [{values!r}]."
+        raise ParameterTypeError(parameter, message)
+    known = _Known(names, groups)
     if n_features is None:
         n_features = 0 if names is None else len(names)
     found: dict[int, None] = {}  # keeps the order, each once
     for value in values:
         if isinstance(value, str):
-            indices = _indices_of_text(parameter, value, n_features, index_of)
+            indices = _indices_of_text(parameter, value, n_features, known)
         else:
             indices = [_checked_index(parameter, value, n_features)]
         found.update(dict.fromkeys(indices))
     return np.array(list(found), dtype=np.intp)
 
 
-def _indices_of_text(
-    parameter: str, text: str, n_features: int, index_of: Mapping[str, int]
-) -> list[int]:
+class _Known:
+    """The names of features and of groups, and the features that each means."""
+
+    def __init__(
+        self, names: Sequence[object] | None, groups: Mapping[str, Sequence[int]]
+    ) -> None:
+        """Look names up; what is the name of a feature and of a group means the feature."""
+        self.features: dict[str, int] = {}
+        # Of several features of one name the first is meant.
+        for index, name in enumerate([] if names is None else names):
+            self.features.setdefault(str(name), index)
+        self.meant: dict[str, list[int]] = {
+            label: list(members) for label, members in groups.items()
+        }
+        self.meant |= {name: [index] for name, index in self.features.items()}
+
+
+def _indices_of_text(parameter: str, text: str, n_features: int, known: _Known) -> list[int]:
     """Return the features that one text means: a name, a pattern, a file or a list."""
-    if text in index_of:
-        return [index_of[text]]
+    if text in known.meant:
+        return known.meant[text]
     if text.startswith(PATTERN_PREFIX):
-        return _matching(parameter, text, index_of)
+        return _matching(parameter, text, known.features)
     if is_file(text):
         wanted = _names_in_file(parameter, Path(text))
         # A header is passed over, unless a feature has that name.
-        if wanted[0].lower() in LIST_HEADERS and wanted[0] not in index_of:
+        if wanted[0].lower() in LIST_HEADERS and wanted[0] not in known.meant:
             wanted = wanted[1:]
         if parameter in OPEN_LISTS:
-            wanted = _without_unknown(parameter, text, wanted, index_of)
+            wanted = _without_unknown(parameter, text, wanted, known)
     else:
-        wanted = split_names(text, index_of)
-    return [_index_of_name(parameter, name, n_features, index_of) for name in wanted]
+        wanted = split_names(text, known.meant)
+    found = []
+    for name in wanted:
+        found += _indices_of_name(parameter, name, n_features, known)
+    return found
 
 
 def _without_unknown(
-    parameter: str, path: str, listed_names: list[str], index_of: Mapping[str, int]
+    parameter: str, path: str, listed_names: list[str], known: _Known
 ) -> list[str]:
-    """Return the names of a file that are features; a warning tells the others."""
-    unknown = [name for name in listed_names if name not in index_of]
+    """Return the names of a file that are features or groups; a warning tells the others."""
+    unknown = [name for name in listed_names if name not in known.meant]
     # If none is known, the first one is refused with advice, as a single name is.
     if not unknown or len(unknown) == len(listed_names):
         return listed_names
@@ -129,7 +149,7 @@ def _without_unknown(
         f"and were left out: {listed(unknown, MOST_UNKNOWN)}."
     )
     warn_user(ParameterWarning(parameter, message))
-    return [name for name in listed_names if name in index_of]
+    return [name for name in listed_names if name in known.meant]
 
 
 def _matching(parameter: str, text: str, names: Mapping[str, int]) -> list[int]:
@@ -162,19 +182,18 @@ def _names_in_file(parameter: str, path: Path) -> list[str]:
     return found
 
 
-def _index_of_name(
-    parameter: str, name: str, n_features: int, index_of: Mapping[str, int]
-) -> int:
-    """Return the index of a feature by its whole name."""
-    if name in index_of:
-        return index_of[name]
-    if index_of:
-        hint = did_you_mean(name, index_of) or ". Check the spelling."
+def _indices_of_name(parameter: str, name: str, n_features: int, known: _Known) -> list[int]:
+    """Return the feature of a whole name, or the features of a group of this name."""
+    if name in known.meant:
+        return known.meant[name]
+    if not known.features and re.fullmatch(r"x\d+", name):
+        # as get_feature_names_out calls it
+        return [_checked_index(parameter, int(name[1:]), n_features)]
+    if known.meant:
+        hint = did_you_mean(name, known.meant) or ". Check the spelling."
         if re.search(r"[*?\[]", name):
             hint = f". A pattern is a regular expression after {PATTERN_PREFIX!r}: 're:^MT-'."
         raise ParameterError(parameter, f": no feature named {name!r}{hint}")
-    if re.fullmatch(r"x\d+", name):  # as get_feature_names_out calls it
-        return _checked_index(parameter, int(name[1:]), n_features)
     raise ParameterError(
         parameter,
         f": no feature named {name!r}, because X has no feature names. Pass a data frame (a "

@@ -125,8 +125,26 @@ def test_a_feature_is_not_mistaken_for_a_header_or_a_file(tmp_path, monkeypatch)
     assert_array_equal(resolve_features("include", ["list.txt"], ["gene", "ACTB"]), [0])
 
 
+def test_names_of_groups_stand_for_their_features_unless_a_feature_has_the_name(tmp_path):
+    names = ["s1_a", "s1_b", "s2", "s2_b"]
+    groups = {"s1": [0, 1], "s2": [2, 3]}
+    list_of_groups = tmp_path / "bought.txt"
+    list_of_groups.write_text("s1\ns2_b\n")
+    for values, expected in [
+        (["s1"], [0, 1]),
+        (["s2"], [2]),  # also a feature
+        (["s2_b,s1"], [3, 0, 1]),
+        ([str(list_of_groups)], [0, 1, 3]),
+    ]:
+        assert_array_equal(resolve_features("exclude", values, names, 4, groups), expected)
+    with pytest.raises(ParameterError, match="no feature named 's3'"):
+        resolve_features("exclude", ["s3"], names, 4, groups)
+
+
 def test_features_without_names_are_numbered():
     assert_array_equal(resolve_features("include", ["x2", 0], None, 3), [2, 0])
+    grouped = resolve_features("include", ["x2", "s1"], None, 3, {"s1": [0, 1]})
+    assert_array_equal(grouped, [2, 0, 1])
     with pytest.raises(ParameterError, match="index 3 is out of range for 3 features"):
         resolve_features("include", ["x3"], None, 3)
     with pytest.raises(ParameterError, match="'hue', because X has no feature names"):
@@ -136,7 +154,7 @@ def test_features_without_names_are_numbered():
 @pytest.mark.parametrize(
     "values, message",
     [
-        ("ACTB", "include must be a list of features"),
+        ("re:^MT-", r"include must be a list of features, .* write \['re:\^MT-'\]"),
         ([1.5], "include must hold indices or names"),
         ([True], "include must hold indices or names"),
     ],

@@ -10,17 +10,23 @@ if TYPE_CHECKING:
     from semfs.rows import BlockSource
 
 
-def feature_lists(options: Selection, source: BlockSource) -> dict[str, list[int]]:
-    """Return the indices that --include, --exclude and --candidates mean."""
+def feature_lists(
+    options: Selection, source: BlockSource, groups: Any = None
+) -> dict[str, list[int]]:
+    """Return the indices that --include, --exclude and --candidates mean.
+
+    They may name ``groups``, the value of --groups.
+    """
     from semfs.feature_names import resolve_features
+    from semfs.selectors.rules.feature_values import group_members
 
     names = source.feature_names
+    d = source.n_features
+    members = group_members(groups, d, names)
     found = {}
     for parameter in ("include", "exclude", "candidates"):
         values = getattr(options, parameter)
-        found[parameter] = resolve_features(
-            parameter, values, names, source.n_features
-        ).tolist()
+        found[parameter] = resolve_features(parameter, values, names, d, members).tolist()
     both = set(found["include"]) & set(found["exclude"])
     if both:
         feature = min(both)

@@ -48,7 +48,8 @@ DEFAULT_SIZE = 50
 SIZE = "Number of features to select, or their share, such as 0.1. Default: 50."
 OUT = "The reduced data (.csv .tsv .parquet .feather .npy .npz .xlsx .h5ad), or a folder."
 LIST = (
-    "a name, comma-separated names, a file with one name per line, or 're:PATTERN'; repeatable."
+    "a name, also of a group, comma-separated names, a file with one name per line, or "
+    "'re:PATTERN'; repeatable."
 )
 INCLUDE = f"Features to select in any case: {LIST}"
 EXCLUDE = f"Features never to select: {LIST}"
@@ -227,8 +228,8 @@ def prepare(
     # A class that is gone, or left out as too rare, cannot be left out once more.
     removed = before - set(source.labels.classes)
     unseen = [label for label in [*unseen, *stored_unseen] if label not in removed]
-    features = feature_lists(options, source)
     groups = feature_values("groups", options.groups, source)
+    features = feature_lists(options, source, groups)
     selector = semfs.SemFS(
         _number_of_features(options, source.n_features),
         attributes=table,

@@ -11,6 +11,7 @@ from semfs.feature_names import resolve_features
 from semfs.io.write import feature_names
 from semfs.rows import BlockSource
 from semfs.selectors.explanation import Explanation
+from semfs.selectors.rules.feature_values import group_members
 from semfs.selectors.semfs import SemFS
 
 if TYPE_CHECKING:
@@ -55,9 +56,10 @@ def feature_reasons(
     """Return why features were selected, or could not be, by their index."""
     reasons: dict[int, str] = {}
     # Features that may not be selected have the score -inf: excluded ones, and constants.
-    excluded = resolve_features(
-        "exclude", selector.exclude, source.feature_names, source.n_features
-    )
+    names = source.feature_names
+    d = source.n_features
+    groups = group_members(selector.groups, d, names)
+    excluded = resolve_features("exclude", selector.exclude, names, d, groups)
     for feature in np.flatnonzero(np.isneginf(selector.scores_)).tolist():
         reasons[feature] = "constant"
     # a rule is a better reason than that a feature is constant, so it comes later
@@ -67,9 +69,7 @@ def feature_reasons(
 
     explained = explanation.features
     selected = np.asarray(selector.order_)[: len(explained)].tolist()
-    forced = resolve_features(
-        "include", selector.include, source.feature_names, source.n_features
-    ).tolist()
+    forced = resolve_features("include", selector.include, names, d, groups).tolist()
     for feature, row in zip(selected, explained.itertuples()):
         parts = ["included"] if feature in forced else []
         parts.append(f"varies with {row.carries}")

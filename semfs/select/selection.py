@@ -24,6 +24,7 @@ from semfs.select.outputs import check_outputs
 from semfs.select.reduced import write_reduced
 from semfs.select.units import filled_with_medians, standardized_with_gaps
 from semfs.selectors.explanation import Explanation
+from semfs.selectors.rules.feature_values import group_members
 from semfs.selectors.semfs import SemFS
 from semfs.system import import_optional
 from semfs.validation import check_option
@@ -181,9 +182,12 @@ def fit_features(
     """
     # All that can be refused is refused now, not after a long fit.
     pandas = import_optional("pandas", "data", what="The feature table")
+    names = source.feature_names
+    d = source.n_features
+    groups = group_members(selector.groups, d, names)
     for parameter in ("include", "exclude", "candidates"):
         features = getattr(selector, parameter)
-        resolve_features(parameter, features, source.feature_names, source.n_features)
+        resolve_features(parameter, features, names, d, groups)
 
     seen = _seen_samples(source, selector, unseen)
     if impute is not None:

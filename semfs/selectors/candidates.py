@@ -16,6 +16,7 @@ from semfs.rows import Preprocessing
 from semfs.rows.preprocess import NO_PREPROCESSING
 from semfs.selectors.parameters import MethodParameters
 from semfs.selectors.rules.class_levels import ClassLevels, outside_levels
+from semfs.selectors.rules.feature_values import group_members
 from semfs.validation import ParameterError
 
 
@@ -38,23 +39,25 @@ class Candidates:
         names: Sequence[str] | None,
         only: FeaturesLike | None = None,
         outside: Mapping[str, Indices] = MappingProxyType({}),
+        groups: Mapping[str, Sequence[int]] = MappingProxyType({}),
     ) -> Self:
         """Return the candidates, given features to include and exclude by index or name.
 
         ``only`` are the features to select among, and ``outside`` features that other rules
-        keep out. What is included may be selected all the same.
+        keep out. What is included may be selected all the same. ``groups`` are the features
+        of each group by its name, which may stand for them.
         """
         d = moments.n_features
         constant = moments.constant()
         if constant.all():
             raise ValueError(f"all {d} columns of X are constant: there is nothing to rank.")
-        forced = resolve_features("include", include, names, d)
-        excluded = resolve_features("exclude", exclude, names, d)
+        forced = resolve_features("include", include, names, d, groups)
+        excluded = resolve_features("exclude", exclude, names, d, groups)
         ruled_out = {}
         if exclude is not None:
             ruled_out["exclude"] = excluded
         if only is not None:
-            among = resolve_features("candidates", only, names, d)
+            among = resolve_features("candidates", only, names, d, groups)
             kept = np.union1d(among, forced)
             ruled_out["candidates"] = np.setdiff1d(np.arange(d), kept)
         for rule, features in outside.items():
@@ -126,4 +129,5 @@ def user_candidates(
         names,
         params.candidates,
         outside,
+        group_members(params.groups, moments.n_features, names),
     )

@@ -127,7 +127,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     include : sequence of int or str, optional
         Features that are selected before all others: by index, or by text, which is a name, a
         pattern ``"re:^MT-"``, the path of a file with a name per line, or names joined by
-        commas.
+        commas. The name of a group of `groups` means its features, unless a feature has it.
     exclude : sequence of int or str, optional
         Features that are never selected, named as in `include`.
     missing_values : {"error", "class-mean"}, default="error"

@@ -332,6 +332,10 @@ def test_rules_by_columns_of_var_and_by_files(cells, select, tmp_path):
     by_column = chosen(select(cells, "--groups", "probe", "-k", 2))
     assert len(by_column) == 4
     assert chosen(select(cells, "--groups", "pairs.csv", "-k", 2)) == by_column
+    without = chosen(select(cells, "--groups", "pairs.csv", "-k", 2, "--exclude", "3,4"))
+    left_out = set(cells.var_names[cells.var["probe"].isin(["p3", "p4"])])
+    assert len(without) == 4
+    assert left_out.isdisjoint(without)
     bought = select(cells, "--costs", "price", "--budget", 5.0)
     prices = cells.var["price"][list(chosen(bought))]
     assert prices.sum() <= 5.0
@@ -614,7 +618,7 @@ def test_prices_of_groups_with_and_without_header(tmp_path, invoke, monkeypatch)
     for header in ("", "device,price\n"):
         (tmp_path / "costs.csv").write_text(header + "left,4\nright,9\n")
         done = invoke(*arguments, "--groups", "groups.csv", "-o", "small.csv")
-        assert "4 of 5 spent on 1 groups" in done.stdout
+        assert "4 of 5 spent on 1 group;" in done.stdout
         assert pd.read_csv("small.csv").columns.tolist() == ["a", "b", "kind"]
     refused = invoke(*arguments, code=2).stderr
     assert "--costs: none of the" in refused

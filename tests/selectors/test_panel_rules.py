@@ -281,6 +281,24 @@ def test_what_is_said_of_a_forbidden_group_is_what_a_fit_without_the_rule_finds(
     assert np.argsort(said).tolist() == np.argsort(true).tolist()
 
 
+def test_rules_take_names_of_groups(tmp_path):
+    X, y, sensors = make_sensors()
+    rules = {"attributes": sensors["attributes"], "groups": sensors["groups"]}
+    by_name = SemFS(3, exclude=["s7"], include=["s2"], **rules).fit(X, y)
+    channels = [name for name in X.columns if name.startswith("s7_")]
+    by_channel = SemFS(3, exclude=channels, include=["s2_ch0"], **rules).fit(X, y)
+    np.testing.assert_array_equal(by_name.support_, by_channel.support_)
+    assert by_name.rules_[0] == by_channel.rules_[0]
+    owned = ["s1", "s4", "s5", "s9"]
+    among = SemFS(3, candidates=owned, **rules).fit(X, y)
+    assert {name.partition("_")[0] for name in among.get_feature_names_out()} < set(owned)
+    assert load(save(among, tmp_path / "owned.npz")).candidates == owned
+    grid = {"gamma": [1.0, 2.0]}
+    folds = SemFSCV(3, param_grid=grid, cv=2, n_repeats=1, candidates=owned, **rules)
+    chosen = folds.fit(X, y).get_feature_names_out()
+    assert {name.partition("_")[0] for name in chosen} < set(owned)
+
+
 @pytest.mark.parametrize("rule", ["exclude", "candidates"])
 def test_what_is_said_of_forbidden_features_is_what_a_fit_without_the_rule_finds(rule):
     X, y, _ = make_sensors()

@@ -50,6 +50,21 @@ def group_units(
     return unit_of, shown
 
 
+def group_members(groups: Any, d: int, names: Sequence[str] | None) -> dict[str, list[int]]:
+    """Return the features of each group by its label; none without groups.
+
+    >>> group_members(["a", "b", "a", None], 4, None)
+    {'a': [0, 2], 'b': [1], 'x3': [3]}
+    """
+    if groups is None:
+        return {}
+    unit_of, labels = group_units(groups, d, names)
+    found: dict[str, list[int]] = {str(label): [] for label in labels}
+    for feature, unit in enumerate(unit_of.tolist()):
+        found[str(labels[unit])].append(feature)
+    return found
+
+
 def feature_costs(
     costs: Any,
     d: int,
