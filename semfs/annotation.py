@@ -22,6 +22,7 @@ from semfs.rows import Preprocessing
 from semfs.rows.opening import source_of
 from semfs.scverse import annotation_columns
 from semfs.selectors.linear import LinearSelector
+from semfs.selectors.selected_columns import names_of_selected
 from semfs.system import import_optional
 from semfs.validation import ParameterError
 
@@ -120,7 +121,10 @@ def _check_out(data: Path, out: Path) -> None:
 def _opened(data: Path, selector: LinearSelector, layer: str | None) -> BlockSource:
     """The samples of a file, preprocessed as those of the fit."""
     preprocessing = Preprocessing(**getattr(selector, "preprocessing_", {}))
-    reader, _ = open_reader(data, (), layer)  # an empty tuple: labels are not wanted
+    names = getattr(selector, "feature_names_in_", None)
+    only = None if preprocessing.active else names_of_selected(selector.get_support(), names)
+    # an empty tuple: labels are not wanted
+    reader, _ = open_reader(data, (), layer, only=only)
     if reader.of_cells:
         check_counts(reader, preprocessing.normalize is not None)
     return source_of(reader, preprocessing=preprocessing)

@@ -25,6 +25,7 @@ from semfs.labels import UNLABELED, Labels
 from semfs.rows import open_blocks
 from semfs.selectors.batch_like import looks_like_batches, warn_of_batch_like_clusters
 from semfs.selectors.linear import LinearSelector
+from semfs.selectors.ranking import RankingSelector
 from semfs.selectors.semfs import SemFS
 from semfs.system import import_optional
 from semfs.validation import (
@@ -426,7 +427,7 @@ def warn_if_scaled(reader: Reader, others: list[str]) -> None:
 # ---- results --------------------------------------------------------------------------
 
 
-def result_columns(selector: SemFS, key: str = "semfs") -> dict[str, np.ndarray]:
+def result_columns(selector: RankingSelector, key: str = "semfs") -> dict[str, np.ndarray]:
     """Return what a selector found for each feature, as columns (d,) of AnnData's var."""
     return {
         f"{key}_selected": selector.support_,

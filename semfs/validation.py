@@ -236,6 +236,12 @@ FILL_GAPS = (
     'Fill the gaps (missing_values="class-mean" of SemFS does; on the command line, '
     "--impute), or drop these rows or columns."
 )
+#: The same for samples that a fitted selector is applied to.
+FILL_TO_PREDICT = (
+    "These features are selected, and each sample needs a value of them: fill these cells. To "
+    "predict without a feature, leave its column out of the data and choose "
+    "missing_features='ignore' (on the command line, --missing-features ignore)."
+)
 
 
 def check_all_finite(
@@ -243,11 +249,12 @@ def check_all_finite(
     names: Sequence[object] | None = None,
     what: str = "X",
     row_numbers: Indices | None = None,
+    advice: str = FILL_GAPS,
 ) -> NoReturn:
     """Raise scikit-learn's error for NaN or infinity in X, with the place, or an overflow.
 
     Call it when something is known to be wrong: it raises in any case. ``row_numbers`` (n,)
-    are those that the user knows, if X has some of the rows only.
+    are those that the user knows, if X has some of the rows only. ``advice`` says what to do.
     """
     options: dict[str, Any] = {
         "accept_sparse": True,
@@ -268,7 +275,7 @@ def check_all_finite(
         counts = np.bincount(found.coords[1][wrong], minlength=found.shape[1])
         message = (
             f"{first_line} First such value: {_place(X, row, column, names, row_numbers)}."
-            f"{_affected_columns(counts, columns)} {FILL_GAPS}"
+            f"{_affected_columns(counts, columns)} {advice}"
         )
         raise ValueError(message) from error
     raise ValueError(

@@ -22,7 +22,7 @@ try:
     from semfs.cli.evaluation import demo, evaluate
     from semfs.cli.panel import panel
     from semfs.cli.paper import report, reproduce
-    from semfs.cli.prediction import predict
+    from semfs.cli.prediction import predict, transform
     from semfs.cli.selection import select
 except ModuleNotFoundError as error:  # pragma: no branch
     raise SystemExit(
@@ -39,6 +39,7 @@ COMMANDS = (
     select,
     panel,
     predict,
+    transform,
     attributes,
     datasets,
     evaluate,

@@ -1,4 +1,4 @@
-"""`semfs predict`: name the samples of a data file by a saved selector."""
+"""`semfs predict` and `semfs transform`: a saved selector applied to another file."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,11 @@ UNKNOWN = (
     "The value is the share of samples of seen classes that get this label by mistake."
 )
 MISSING = "Whether to stop if the data lack selected features, or to predict from the others."
+KEPT_LABEL = (
+    "Labels to keep in what is written: a column, an array of the file, or a label file. Text "
+    "columns of a table are kept in any case."
+)
+TRANSFORMED = "The reduced data (.csv .tsv .parquet .feather .npy .npz .xlsx .h5ad)."
 PREDICTED = "A table (.csv .tsv .parquet .feather .xlsx), or .h5ad: a copy with annotations."
 
 
@@ -68,3 +73,32 @@ def predict(options: Prediction) -> None:
     shown = ", ".join(f"{name} {count}" for name, count in counts.head(5).items())
     show(f"Assigned {len(frame)} samples to {len(counts)} classes. Most frequent: {shown}")
     show_written([options.out], replaced)
+
+
+def transform(
+    selector: Annotated[Path, Argument(help=SELECTOR)],
+    data: Annotated[Path, Argument(help=DATA)],
+    label: Annotated[str | None, Option("--label", "-l", help=KEPT_LABEL)] = None,
+    layer: Layer = None,
+    out: Annotated[Path, Option("--out", "-o", help=TRANSFORMED)] = Path("reduced.csv"),
+) -> None:
+    """Write the selected features of another data file, by a saved selector.
+
+    Features are found by name, and only the selected ones are needed. Their values are those
+    of the file, as in what `semfs select` writes.
+
+    Example: `semfs transform panel.npz new_cells.parquet -o new_reduced.parquet`
+    """
+    from semfs.select.outputs import check_file_ending
+
+    check_file_ending(out)
+    check_apart((out,), (selector, data, label))
+    replaced = existing([out])
+
+    import semfs
+    from semfs.select.applied import transform_file
+
+    fitted = semfs.load(selector)
+    n_samples, n_features = transform_file(fitted, data, out, label=label, layer=layer)
+    show(f"Kept {n_features} of {fitted.n_features_in_} features of {n_samples} samples.")
+    show_written([out], replaced)

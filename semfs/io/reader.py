@@ -57,6 +57,7 @@ class Request:
     key: str | None = None  # name of the matrix or layer
     drop: tuple[str, ...] = ()
     no_label: Sequence[str] = NO_LABEL_TEXTS
+    only: Container[str] | None = None  # the features that are needed of a table; None: all
 
     @property
     def name(self) -> str | None:

@@ -6,7 +6,7 @@ write its module (see `semfs.io.reader`) and add a line here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,7 @@ def open_reader(
     key: str | None = None,
     drop: Iterable[str] = (),
     no_label: Sequence[str] = NO_LABEL_TEXTS,
+    only: Container[str] | None = None,
 ) -> tuple[Reader, Labels | None]:
     """Return the reader of data, and the labels unless (X, y) blocks bring them.
 
@@ -83,8 +84,11 @@ def open_reader(
         Columns of a table that are no features.
     no_label : sequence of str
         Text in files that means "no label", in any case.
+    only : container of str, optional
+        Features that are needed. Of a table the other columns are not read, so that they may
+        have gaps; other formats keep all their features.
     """
-    request = Request(y, key, tuple(drop), no_label)
+    request = Request(y, key, tuple(drop), no_label, only)
     if is_pairs(data) and not is_stored(data):
         if y is not None:
             raise ValueError("blocks come with their labels: leave y out.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,14 @@ from semfs.io.safety import FileError, check_declared_size, file_errors
 from semfs.io.spill import spilled_reader
 from semfs.labels import Labels
 from semfs.system import import_optional
-from semfs.validation import MOST_COLUMNS, check_distinct, did_you_mean, listed, warn_user
+from semfs.validation import (
+    FILL_TO_PREDICT,
+    MOST_COLUMNS,
+    check_distinct,
+    did_you_mean,
+    listed,
+    warn_user,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,6 +76,11 @@ _INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
 INSPECTED_ROWS = 200
 #: Column names that a message lists at most.
 MOST_NAMES = 8
+#: What to do about gaps in a table for a fit.
+FILL_TO_FIT = (
+    "Fill the gaps (--impute on the command line, "
+    'missing_values="class-mean" of SemFS), or name the columns in drop.'
+)
 #: Bytes that the Parquet reader buffers of each column.
 PARQUET_BUFFER = 2**16
 #: A row group that takes more memory than this many blocks is copied to a temporary file,
@@ -99,11 +111,11 @@ def open_table(
     name = request.name
     if name is not None and os.path.isfile(name):
         # a label file, unless there is a column of that name
-        reader = TableReader(data, None, request.drop)
+        reader = TableReader(data, None, request.drop, only=request.only)
         if name not in reader.order:
             name = None
     if name is not None or request.name is None:
-        reader = TableReader(data, name, request.drop)
+        reader = TableReader(data, name, request.drop, only=request.only)
     if request.y is None:
         found = _listed(reader.order)
         raise ValueError(
@@ -135,11 +147,16 @@ class TableReader(Reader):
         label: str | None,
         drop: Sequence[str] = (),
         block_bytes: int | None = None,
+        only: Container[str] | None = None,
     ) -> None:
-        """Read names, types and the number of rows; raise if there are no features."""
+        """Read names, types and the number of rows; raise if there are no features.
+
+        With ``only`` these columns alone are features, as far as they are numbers.
+        """
         import_optional("pyarrow.dataset", "data", what="A table")
         self.label = label
         self.block_bytes = block_bytes
+        self.only = only
         self.table: pa.Table | None = None
         if isinstance(data, Path):
             self.path = data
@@ -178,7 +195,9 @@ class TableReader(Reader):
             raise FileError(f"{self.path} has no rows, only names of columns.")
         types = import_optional("pyarrow").types
         for name, column in zip(batch.schema.names, batch.slice(0, INSPECTED_ROWS).columns):
-            if name not in not_features and types.is_string(column.type):
+            if name in not_features or not self._may_need(name):
+                continue
+            if types.is_string(column.type):
                 refuse_broken_numbers(self.path, name, column.to_pylist())
         return batch.schema
 
@@ -202,19 +221,27 @@ class TableReader(Reader):
             if isinstance(name, str):  # a RangeIndex is a description, not a column
                 index_names.add(name)
         others = [c for c in schema if c.name != self.label and c.name not in drop]
-        features = [c for c in others if _is_numeric(c.type) and c.name not in index_names]
+        numbers = [c for c in others if _is_numeric(c.type) and c.name not in index_names]
+        if not numbers:
+            besides = "" if self.label is None else f" besides {self.label!r}"
+            raise FileError(f"{self.name} has no column of numbers{besides}.")
+        features = [c for c in numbers if self._may_need(c.name)]
         if not features:
-            raise FileError(f"{self.name} has no column of numbers besides {self.label!r}.")
+            raise FileError(f"{self.name} has none of the selected features.")
         self.order = list(schema.names)
         self.columns = [column.name for column in features]
         self.flags = {c.name for c in features if types.is_boolean(c.type)}
-        is_feature = set(self.columns)
-        self.left_out = [c.name for c in others if c.name not in is_feature]
+        is_number = {column.name for column in numbers}
+        self.left_out = [c.name for c in others if c.name not in is_number]
         self.texts = [name for name in self.left_out if name not in index_names]
         # frames with names of samples have them in the first column
         first = schema.field(0)
         if first.name in self.left_out and types.is_string(first.type):
             self.read_row_names = partial(_column_texts, self, first.name)
+
+    def _may_need(self, name: str) -> bool:
+        """Whether a column is a feature, if it holds numbers."""
+        return self.only is None or name in self.only
 
     def _measure(self, schema: pa.Schema) -> None:
         """Set sizes and types; raise if a file declares more than it can hold."""
@@ -392,10 +419,10 @@ class TableReader(Reader):
             if wrong.any():
                 row = int(np.argmax(wrong))
                 found = f"{out[row, place]:g}" if column[row].is_valid else "no value"
+                advice = FILL_TO_FIT if self.only is None else FILL_TO_PREDICT
                 raise FileError(
                     f"{self.name}: {found} in column {name!r}, row {first + row + 1}. "
-                    f"{self._gaps()} Fill the gaps (--impute on the command line, "
-                    'missing_values="class-mean" of SemFS), or name the columns in drop.'
+                    f"{self._gaps()} {advice}"
                 )
         return out
 

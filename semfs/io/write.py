@@ -59,9 +59,10 @@ def feature_names(source: SourceToWrite) -> npt.NDArray[Any]:
 
 
 def write_columns(source: SourceToWrite, columns: Indices, path: Path) -> None:
-    """Write the given columns (k,) of all rows, with their names and the labels.
+    """Write the given columns (k,) of all rows, with their names and the labels, if any.
 
-    The suffix of the path chooses the format. NPY holds the matrix alone.
+    The columns keep the given order. The suffix of the path chooses the format. NPY holds the
+    matrix alone.
     """
     suffix = path.suffix.lower()
     if suffix == ".npy":
@@ -150,22 +151,40 @@ def _table_batches(source: SourceToWrite, columns: Indices) -> Iterator[pa.Recor
     selected = feature_names(source)[columns]
     if isinstance(reader, TableReader):
         # copied from the table: text, dates and labels stay what they are
-        kept = {reader.label, *reader.left_out, *selected}
-        names = [name for name in reader.order if name in kept]
+        names = _order_of_columns(reader, selected.tolist())
         for batch in reader.scan(names):
             # pandas' metadata would name columns that are gone
             yield batch.replace_schema_metadata(None)
         return
     labels = source.labels
-    assert labels is not None  # blocks that bring their labels are not written
-    names = [reader.label or "label", *map(str, selected)]
+    names = list(map(str, selected))
+    if labels is not None:
+        names.insert(0, reader.label or "label")
     first = 0
     for block in _column_blocks(source, columns):
-        part = labels[slice(first, first + len(block))]
-        label_column = pa.array(part.array().tolist(), from_pandas=True)
-        features = [pa.array(column) for column in block.T.copy()]
-        yield pa.RecordBatch.from_arrays([label_column, *features], names=names)
+        arrays = [pa.array(column) for column in block.T.copy()]
+        if labels is not None:
+            part = labels[slice(first, first + len(block))]
+            arrays.insert(0, pa.array(part.array().tolist(), from_pandas=True))
+        yield pa.RecordBatch.from_arrays(arrays, names=names)
         first += len(block)
+
+
+def _order_of_columns(reader: TableReader, selected: list[str]) -> list[str]:
+    """Columns that are written of a table, each where the table has such a column.
+
+    Features are in the order of ``selected``, which may be that of another table.
+    """
+    others = {reader.label, *reader.left_out}
+    features = set(selected)
+    in_order = iter(selected)
+    names = []
+    for name in reader.order:
+        if name in features:
+            names.append(next(in_order))
+        elif name in others:
+            names.append(name)
+    return names
 
 
 def _without_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -226,11 +226,13 @@ def open_unlabeled(
     preprocessing: Preprocessing | None = None,
     *,
     keep_missing: bool = False,
+    only: Container[str] | None = None,
 ) -> BlockSource:
     """Return samples that are read block by block and whose labels are not wanted.
 
     (X, y) blocks bring labels along, which are ignored. ``preprocessing`` is that of the
-    samples a selector was fitted to. ``keep_missing``: empty cells of tables are NaN.
+    samples a selector was fitted to. ``keep_missing``: empty cells of tables are NaN. ``only``:
+    features of which alone a table is read, unless preprocessing needs them all.
     """
     if preprocessing is None:
         preprocessing = Preprocessing()
@@ -244,6 +246,7 @@ def open_unlabeled(
         None if is_pairs(data) else (),
         key=layer,
         normalize=preprocessing.normalize is not None,
+        only=None if preprocessing.active else only,
     )
     reader.keeps_missing = keep_missing
     return source_of(reader, preprocessing=preprocessing)
@@ -255,8 +258,8 @@ def column_places(found: Sequence[str], wanted: Sequence[str]) -> Indices:
     absent = [str(name) for name in wanted if name not in position]
     if absent:
         raise ValueError(
-            f"{len(absent)} of the columns that were fitted "
-            f"are not among the {len(position)} of X: {listed(absent)}. "
+            f"{len(absent)} of the columns that were fitted are missing from X: "
+            f"{listed(absent)}. "
             "Pass data that have them; of AnnData, "
             "semfs.scverse.view(adata, ...) takes a layer, raw or other gene names."
         )
@@ -270,9 +273,10 @@ def _opened(
     drop: Iterable[str] = (),
     normalize: bool = False,
     no_label: Sequence[str] = NO_LABEL_TEXTS,
+    only: Container[str] | None = None,
 ) -> tuple[Reader, Labels | None]:
     """The reader, and the labels unless they come with the blocks."""
-    reader, labels = open_reader(data, y, key, drop, no_label)
+    reader, labels = open_reader(data, y, key, drop, no_label, only)
     # raw counts of cells are warned of before anything is fitted to them
     if reader.of_cells:
         check_counts(reader, normalize)

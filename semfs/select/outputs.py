@@ -35,6 +35,19 @@ def output_paths(source: BlockSource, out: Path) -> tuple[Path, Path]:
         endings = ", ".join(ENDINGS)
         message = f": {out} must end in {endings}, or have no ending: a folder."
         raise ParameterError("out", message)
+    check_format(source, target)
+    check_apart((target, table), (data,))
+    return target, table
+
+
+def check_file_ending(out: Path) -> None:
+    """Refuse a path that is no file in one of the formats; the data need not be opened."""
+    if out.suffix.lower() not in ENDINGS or out.is_dir():
+        raise ParameterError("out", f": {out} must end in {', '.join(ENDINGS)}.")
+
+
+def check_format(source: BlockSource, target: Path) -> None:
+    """Refuse a format that cannot hold these data."""
     if target.suffix.lower() == ".h5ad":
         _check_can_be_h5ad(source.reader, target)
     if target.suffix.lower() == ".xlsx" and (source.n_rows or 0) >= EXCEL_ROWS:
@@ -43,8 +56,6 @@ def output_paths(source: BlockSource, out: Path) -> tuple[Path, Path]:
             f"the data have {source.n_rows}. Choose .csv or .parquet."
         )
         raise ParameterError("out", message)
-    check_apart((target, table), (data,))
-    return target, table
 
 
 def _ending_of_reduced(data: Path | None) -> str:

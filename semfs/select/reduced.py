@@ -33,16 +33,33 @@ def write_reduced(
 ) -> None:
     """Write the selected columns of all rows; an .h5ad file whole unless ``subset``."""
     selected = np.flatnonzero(selector.support_)
-    ending = path.suffix.lower()
-    if ending == ".xlsx":
-        _write_excel(source, selected, path)
+    if path.suffix.lower() != ".h5ad":
+        write_matrix(source, selected, path)
         return
-    if ending != ".h5ad":
-        write_columns(source, selected, path)
-        return
-    columns = result_columns(selector)
-    summary = result_summary(selector, settings)
     kept = selected if subset else None
+    summary = result_summary(selector, settings)
+    write_cells(source, path, result_columns(selector), summary, kept)
+
+
+def write_matrix(source: BlockSource, columns: Indices, path: Path) -> None:
+    """Write the columns (k,) of all rows as a table or an array."""
+    if path.suffix.lower() == ".xlsx":
+        _write_excel(source, columns, path)
+    else:
+        write_columns(source, columns, path)
+
+
+def write_cells(
+    source: BlockSource,
+    path: Path,
+    columns: dict[str, np.ndarray],
+    summary: dict[str, Any],
+    kept: Indices | None,
+) -> None:
+    """Write an .h5ad file with results: ``columns`` (d,) of genes, ``summary`` in uns.
+
+    It is written whole, or only with the genes ``kept`` (k,).
+    """
     origin = source.reader.path
     if origin is not None and origin.suffix.lower() == ".h5ad":
         if kept is None:

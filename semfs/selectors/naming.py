@@ -117,10 +117,11 @@ class NamingSelector(RankingSelector):
         ----------
         X : array-like, sparse matrix, AnnData, path or `open_blocks` of shape (n, d)
             Samples. Features of AnnData and files are found by name, and only the selected
-            ones are needed; data frames must have the features of `fit`, in their order,
-            unless ``missing_features="ignore"``. Paths and AnnData are preprocessed as the
-            data of `fit` were (see ``preprocessing_``); arrays and opened sources are taken
-            as they are.
+            ones are needed. Data frames must have the features of `fit` in their order, as
+            scikit-learn asks of every estimator, unless ``missing_features="ignore"``. Gaps in
+            features that are not selected do not matter. Paths and AnnData are preprocessed as
+            the data of `fit` were (see ``preprocessing_``); arrays and opened sources are
+            taken as they are.
         class_table : like `attributes`, optional
             Classes to decide among; by default all of the fitted table, seen and unseen.
         missing_features : {"error", "ignore"}, default="error"

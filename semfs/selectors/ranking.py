@@ -26,12 +26,16 @@ from semfs.io.anndata import as_genes
 from semfs.labels import LabelArray
 from semfs.rows import Preprocessing, column_places
 from semfs.rows.dask_data import is_dask, lazy_columns
-from semfs.rows.device import to_numpy
+from semfs.rows.device import namespace_of, to_numpy
 from semfs.selectors.inputs.labeled import Samples
 from semfs.selectors.inputs.matrix import training_matrix, without_text_columns
-from semfs.selectors.inputs.nonfinite import place_of_nan
+from semfs.selectors.inputs.nonfinite import (
+    has_nonfinite,
+    place_of_nan,
+    with_zeros_elsewhere,
+)
 from semfs.selectors.selected_columns import selected_blocks
-from semfs.validation import ParameterWarning, warn_user
+from semfs.validation import FILL_TO_PREDICT, ParameterWarning, warn_user
 
 #: Features shown in a notebook; get_feature_names_out() has the rest.
 SHOWN_FEATURES = 200
@@ -170,9 +174,10 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d), AnnData or path
-            Samples with all the features seen in `fit`. In AnnData and in files features are
-            found by name; of a file only the selected columns are kept in memory. Of AnnData
-            an AnnData object is returned, as slicing it does.
+            Samples with all the features seen in `fit`; gaps in features that are not selected
+            do not matter. In AnnData and in files features are found by name, and only the
+            selected ones are needed; of a file only they are kept in memory. Of AnnData an
+            AnnData object is returned, as slicing it does.
         """
         check_is_fitted(self, "support_")
         genes = as_genes(X)
@@ -184,11 +189,22 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             return self._lazily_selected(X)
         blocks = selected_blocks(X, self._get_support_mask(), names, self._preprocessing())
         if blocks is None:
-            X = without_text_columns(X)
-            # scikit-learn adds up all numbers, of which some may be huge
-            with place_of_nan(X), np.errstate(invalid="ignore"):
-                return super().transform(X)
+            return self._transform_in_memory(without_text_columns(X))
         return stacked(list(blocks))
+
+    def _transform_in_memory(self, X: Any) -> Any:
+        """The selected columns of a matrix or frame; gaps in the others do not matter."""
+        # scikit-learn adds up all numbers, of which some may be huge
+        with np.errstate(invalid="ignore"):
+            try:
+                return super().transform(X)
+            except ValueError:
+                support = self._get_support_mask()
+                is_known_shape = np.ndim(X) == 2 and np.shape(X)[1] == len(support)
+                if is_known_shape and namespace_of(X) is None and has_nonfinite(X):
+                    X = with_zeros_elsewhere(X, support)
+                with place_of_nan(X, advice=FILL_TO_PREDICT):
+                    return super().transform(X)
 
     def _lazily_selected(self, X: Any) -> Any:
         """The selected columns of a Dask array or DataFrame; nothing is computed."""

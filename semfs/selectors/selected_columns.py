@@ -28,7 +28,15 @@ from semfs.rows.dask_data import dask_blocks, lazy_rows
 from semfs.rows.device import to_numpy
 from semfs.selectors.inputs.kind import Kind, classify
 from semfs.selectors.inputs.matrix import training_matrix
-from semfs.validation import ParameterError, check_all_finite, check_option, listed, warn_user
+from semfs.selectors.inputs.nonfinite import has_nonfinite, with_zeros_elsewhere
+from semfs.validation import (
+    FILL_TO_PREDICT,
+    ParameterError,
+    check_all_finite,
+    check_option,
+    listed,
+    warn_user,
+)
 
 if TYPE_CHECKING:
     from semfs.selectors.ranking import RankingSelector
@@ -125,7 +133,7 @@ def map_lazily(selector: RankingSelector, X: Any, function: Callable[[Float64], 
     def of_chunk(chunk: Matrix) -> Any:
         Z = dense(chunk)
         if not np.isfinite(Z).all():
-            check_all_finite(Z)
+            check_all_finite(Z, advice=FILL_TO_PREDICT)
         return function(Z)
 
     # one sample tells type and width of the results
@@ -160,21 +168,35 @@ def _finite_blocks(blocks: Iterator[Matrix], names: LabelArray | None) -> Iterat
         Z = dense(block)
         # check_all_finite looks for the place, and raises in any case
         if not np.isfinite(Z).all():
-            check_all_finite(Z, None if names is None else names.tolist())
+            names = None if names is None else names.tolist()
+            check_all_finite(Z, names, advice=FILL_TO_PREDICT)
         yield Z
 
 
 def _columns_in_memory(
     selector: RankingSelector, X: DataLike, method: str, finite: bool = True
 ) -> Matrix:
-    """The selected columns (n, k) of a matrix, which must be finite unless told otherwise."""
+    """The selected columns (n, k) of a matrix, which must be finite unless told otherwise.
+
+    What the other columns hold does not matter.
+    """
     device.check_same_namespace(X, selector, attribute="coef_", method=method)
-    X = training_matrix(selector, X, accept_sparse="csr", finite=finite, reset=False)
-    selected = np.flatnonzero(selector._get_support_mask())
+    X = training_matrix(selector, X, accept_sparse="csr", reset=False)
+    support = selector._get_support_mask()
+    selected = np.flatnonzero(support)
     # only the selected columns leave the device
     if device.is_foreign(X):
-        return to_numpy(device.take_columns(X, selected))
-    return X[:, selected]
+        Z = to_numpy(device.take_columns(X, selected))
+    else:
+        Z = X[:, selected]
+    if finite and has_nonfinite(Z):
+        names = getattr(selector, "feature_names_in_", None)
+        # columns keep the numbers that they have in X
+        shown = with_zeros_elsewhere(to_numpy(X), support)
+        check_all_finite(
+            shown, names, row_numbers=np.arange(X.shape[0]), advice=FILL_TO_PREDICT
+        )
+    return Z
 
 
 def _lacking(names: LabelArray, present: Mask) -> str:
@@ -216,7 +238,7 @@ def selected_blocks(
     if kind is Kind.DASK:
         return dask_blocks(X, np.flatnonzero(support), len(support), names)
     if kind is Kind.STORED:
-        source = open_unlabeled(X, preprocessing)
+        source = open_unlabeled(X, preprocessing, only=names_of_selected(support, names))
     elif kind is Kind.SOURCE and in_blocks(X):
         source = X
     else:
@@ -241,7 +263,7 @@ def present_features(
     kind = classify(X)
     samples: Any = X
     if kind is Kind.STORED:
-        samples = open_unlabeled(X, preprocessing)
+        samples = open_unlabeled(X, preprocessing, only=names_of_selected(support, names))
         kind = Kind.SOURCE
     if kind is Kind.SOURCE:
         found = samples.feature_names
@@ -253,6 +275,13 @@ def present_features(
     known = {str(name) for name in found}
     selected = [str(names[j]) for j in np.flatnonzero(support).tolist()]
     return samples, np.array([name in known for name in selected])
+
+
+def names_of_selected(support: Mask, names: Sequence[str] | None) -> set[str] | None:
+    """Return the names of the selected features, if features have names."""
+    if names is None:
+        return None
+    return {str(names[j]) for j in np.flatnonzero(support).tolist()}
 
 
 def _places(source: BlockSource, support: Mask, names: Sequence[str] | None) -> Indices:

@@ -1,5 +1,7 @@
 """Missing values of X: named, or filled with class means."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -186,3 +188,100 @@ def test_an_ignored_sample_changes_nothing_where_gaps_are_filled():
     found = SemFS(4, **parameters).fit(with_outlier, labels, sample_weight=weights)
     assert found.order_[:4].tolist() == expected.order_[:4].tolist()
     assert_allclose(found.scores_, expected.scores_)
+
+
+@pytest.fixture(scope="module")
+def sensors():
+    """Samples as a frame, a selector of three named columns, and one that is not selected."""
+    X, y, table = make_problem(d=8, m=4)
+    frame = pd.DataFrame(X, columns=[f"s{j}" for j in range(8)])
+    selector = SemFS(3, attributes=table).fit(frame, y)
+    other = frame.columns[~selector.get_support()][0]
+    return frame, selector, other
+
+
+QUESTIONS = ["transform", "predict", "predict_proba", "decision_function", "predict_attributes"]
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("form", ["pandas", "polars", "array", "sparse"])
+@pytest.mark.parametrize("gap", [np.nan, np.inf])
+def test_gaps_in_features_that_are_not_selected_do_not_matter(sensors, question, form, gap):
+    frame, selector, other = sensors
+    broken = frame.copy()
+    broken.loc[4, other] = gap
+    samples = {
+        "pandas": broken,
+        "array": broken.to_numpy(),
+        "sparse": sp.csr_array(broken.to_numpy()),
+    }
+    if form == "polars":
+        samples["polars"] = pytest.importorskip("polars").from_pandas(broken)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        found = getattr(selector, question)(samples[form])
+    if sp.issparse(found):
+        found = found.toarray()
+    expected = getattr(selector, question)(frame)
+    if expected.dtype.kind == "f":
+        assert_allclose(found, expected)
+    else:
+        assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_gaps_in_selected_features_are_refused_with_advice_that_can_be_followed(
+    sensors, question, tmp_path
+):
+    frame, selector, other = sensors
+    selected = selector.get_feature_names_out()[0]
+    broken = frame.copy()
+    broken.loc[6, selected] = np.nan
+    broken.loc[2, other] = np.nan
+    broken.to_csv(tmp_path / "broken.csv", index=False)
+    place = frame.columns.get_loc(selected)
+    with pytest.raises(ValueError, match=rf"row 6\b.* column {place} \('{selected}'\)") as said:
+        getattr(selector, question)(broken)
+    assert "missing_features" in str(said.value)
+    assert "missing_values" not in str(said.value)
+    with pytest.raises(ValueError, match=rf"column '{selected}', row 7\. 1 in all") as said:
+        getattr(selector, question)(tmp_path / "broken.csv")
+    assert "missing_features" in str(said.value)
+    assert "impute" not in str(said.value)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_of_a_file_only_the_selected_columns_are_needed(sensors, question, ending, tmp_path):
+    frame, selector, other = sensors
+    broken = frame.copy()
+    broken.loc[4, other] = np.nan
+    others = [name for name in frame.columns[~selector.get_support()] if name != other]
+    broken = broken.drop(columns=others[0])
+    path = tmp_path / f"broken{ending}"
+    if ending == ".csv":
+        # a word among numbers is refused only where numbers are needed
+        broken[others[1]] = broken[others[1]].astype(object)
+        broken.loc[3, others[1]] = "n.m."
+        broken.to_csv(path, index=False)
+    else:
+        broken.to_parquet(path)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "ignored non-numeric columns")
+        found = getattr(selector, question)(path)
+    expected = getattr(selector, question)(frame)
+    if expected.dtype.kind == "f":
+        assert_allclose(found, expected, rtol=1e-6)
+    else:
+        assert_array_equal(found, expected)
+
+
+def test_a_frame_of_the_selected_columns_alone_is_enough_where_features_may_be_missing(sensors):
+    frame, selector, _ = sensors
+    alone = frame[selector.get_feature_names_out()[::-1]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = selector.predict(alone, missing_features="ignore")
+    assert_array_equal(found, selector.predict(frame))
+    with pytest.raises(ValueError, match="feature names should match"):
+        selector.predict(alone)

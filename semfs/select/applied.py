@@ -1,0 +1,113 @@
+"""A fitted selector applied to another file: its selected features are written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from semfs._typing import Indices, PathLike
+from semfs.io.anndata import has_layers
+from semfs.io.registry import open_reader
+from semfs.io.safety import FileError, atomic_write, check_apart
+from semfs.io.write import of_genes
+from semfs.rows import BlockSource
+from semfs.rows.opening import source_of
+from semfs.scverse import result_columns, result_summary
+from semfs.select.outputs import check_file_ending, check_format
+from semfs.select.reduced import write_cells, write_matrix
+from semfs.selectors.ranking import RankingSelector
+from semfs.selectors.selected_columns import names_of_selected
+from semfs.validation import listed
+
+
+def transform_file(
+    selector: RankingSelector,
+    data: PathLike,
+    out: PathLike,
+    *,
+    label: str | None = None,
+    layer: str | None = None,
+) -> tuple[int, int]:
+    """Write the selected features of all samples of a file; return how many of both.
+
+    Parameters
+    ----------
+    selector : selector of this package
+        Fitted, for example by `semfs.load`.
+    data : path
+        Samples, in any format that is read. Features are found by name if the selector knows
+        names, and only the selected ones are needed; without names the file needs all
+        features in their order. Gaps stay gaps.
+    out : path
+        A file with one of the endings .csv, .tsv, .parquet, .feather, .npy, .npz, .xlsx or
+        .h5ad. It has the selected features in the order of `transform`, with the values of
+        the file, that is without normalization. Text columns of a table, arrays beside ``X``
+        of NPZ and annotations of cells are kept.
+    label : str, optional
+        Labels to keep as well: a column, an array of the file, or a label file.
+    layer : str, optional
+        Layer of the data, or "raw"; by default that of the fit.
+    """
+    check_is_fitted(selector, "support_")
+    data = Path(data)
+    out = Path(out)
+    check_file_ending(out)
+    check_apart((out,), (data, label))
+    if layer is None and has_layers(data):
+        layer = selector._preprocessing().layer
+    names = getattr(selector, "feature_names_in_", None)
+    only = names_of_selected(selector.get_support(), names)
+    # an empty tuple: labels are not wanted
+    reader, labels = open_reader(data, () if label is None else label, layer, only=only)
+    reader.keeps_missing = True
+    source = source_of(reader, None if label is None else labels)
+    check_format(source, out)
+    places = _places(selector, source, data)
+    with atomic_write(out) as file:
+        if out.suffix.lower() == ".h5ad":
+            write_cells(source, file, _columns(selector, source), _summary(selector), places)
+        else:
+            write_matrix(source, places, file)
+    return source.n_rows or 0, len(places)
+
+
+def _places(selector: RankingSelector, source: BlockSource, data: Path) -> Indices:
+    """Where the selected features (k,) are among those of a file."""
+    support = selector.get_support()
+    names = getattr(selector, "feature_names_in_", None)
+    found = source.feature_names
+    if names is None or found is None:
+        if source.n_features != len(support):
+            raise FileError(
+                f"{data} has {source.n_features} features, but the selector was fitted with "
+                f"{len(support)}; without names in both, all of them are needed."
+            )
+        return np.flatnonzero(support)
+    place_of = {name: place for place, name in enumerate(found)}
+    selected = [str(name) for name in names[support]]
+    missing = [name for name in selected if name not in place_of]
+    if missing:
+        raise FileError(
+            f"{data} lacks {len(missing)} of {len(selected)} selected features: "
+            f"{listed(missing)}. Give a file that has them."
+        )
+    return np.array([place_of[name] for name in selected], dtype=np.intp)
+
+
+def _columns(selector: RankingSelector, source: BlockSource) -> dict[str, np.ndarray]:
+    """What the selector found of each gene (d,) of a file, for var of AnnData."""
+    columns = result_columns(selector)
+    names = getattr(selector, "feature_names_in_", None)
+    if names is None or source.feature_names is None:
+        return columns
+    return of_genes(columns, names, source.feature_names)
+
+
+def _summary(selector: RankingSelector) -> dict[str, Any]:
+    """What uns of AnnData keeps; baselines have only parameters."""
+    if hasattr(selector, "knowledge_"):
+        return result_summary(selector)
+    return {"selector": repr(selector)}
