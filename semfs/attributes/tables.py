@@ -281,10 +281,16 @@ def _checked(parts: _Parts) -> AttributeTable:
     if not usable.all():
         row, column = np.argwhere(~usable)[0]
         value = values[row, column]
-        problem = "too large to be squared" if np.isfinite(value) else "NaN or infinity"
+        place = f"for class {labels[row]!r} in column {names[column]!r}"
+        if np.isnan(value):
+            raise ValueError(
+                f"attributes has no value (NaN) {place}. Fill it in, or drop the column."
+            )
+        if np.isinf(value):
+            raise ValueError(f"attributes is infinite {place}. Correct it, or drop the column.")
         raise ValueError(
-            f"attributes holds {value} for class {labels[row]!r} in column "
-            f"{names[column]!r}, {problem}. Rescale or drop it."
+            f"attributes holds {value} {place}, which is too large to be squared. "
+            "Rescale the column, or drop it."
         )
     return AttributeTable(values, label_array(labels), np.array(names, dtype=object))
 

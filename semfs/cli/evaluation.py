@@ -101,7 +101,8 @@ class Evaluation:
 def evaluate(options: Evaluation) -> None:
     """Cluster the unseen classes of a data set with the features that each method selects.
 
-    Your own file needs `--label` and `--attributes`. Without `--unseen`, the unseen classes
+    Your own file needs `--label` and `--attributes`, except an `.npz` file that holds them as
+    arrays y and A. Without `--unseen`, the unseen classes
     are those that the data set names, or random ones (`--splits` times). `--panel` adds a
     list of features in a file to the comparison. If classes are described, unseen classes
     are also predicted from their descriptions, among themselves and together with the seen

@@ -21,11 +21,16 @@ from semfs.cli.options import (
 )
 
 EXPERIMENTS = (
-    "clustering, labeled-ratio, attributes-vs-labels, alpha, convergence, scaling, all"
+    "clustering, labeled-ratio, attributes-vs-labels, alpha, convergence, preprocessing, "
+    "scaling, all"
 )
 FOLDER = "Folder of data sets. Default: the bundled sample."
 ONLY = "Only data sets whose names start with one of these (comma-separated)."
 FAST = "Fewer values of k, runs, splits and grid points."
+NO_GRIDS = (
+    "Only run baselines at their defaults, without the paper's grids, which are tuned on the "
+    "test."
+)
 
 
 @dataclass
@@ -40,6 +45,7 @@ class Reproduction:
     splits: Annotated[int | None, Option(help=SPLITS)] = None
     n_jobs: Jobs = None
     fast: Annotated[bool, Option("--fast", help=FAST)] = False
+    defaults_only: Annotated[bool, Option("--no-grids", help=NO_GRIDS)] = False
     seed: Seed = 0
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from semfs.lab.plan import Experiment, plan
 from semfs.lab.runner import KS, Protocol, make_runner
 from semfs.lab.sections import PAPER
 from semfs.lab.sources import forget_outdated
-from semfs.lab.splits import class_splits
+from semfs.lab.splits import Splits, class_splits
 from semfs.lab.store import Job, Store
 
 EXPERIMENTS = {name: Experiment(name, **entry) for name, entry in PAPER["experiments"].items()}
@@ -52,6 +52,8 @@ class Study:
         (CIFAR10). By default the split that is named, all 45 pairs, or 5 random splits.
     fast : bool, default=False
         Fewer k, K-means runs, grid points and splits.
+    defaults_only : bool, default=False
+        Whether the points of the paper's grids are left out.
     seed : int, default=0
     ks : tuple of int, optional
         Numbers of selected features; by default those of the paper.
@@ -63,6 +65,7 @@ class Study:
     methods: Sequence[str] = ()
     splits: int | None = None
     fast: bool = False
+    defaults_only: bool = False
     seed: int = 0
     ks: tuple[int, ...] = ()
 
@@ -117,15 +120,15 @@ def reproduce(
     if Path(run_folder).is_file():
         raise ValueError(f"{run_folder} is a file; a folder for the results was expected.")
     experiments = find_experiments(study.experiments)
+    if study.defaults_only:
+        experiments = [replace(experiment, oracle=False) for experiment in experiments]
     protocol = study.protocol()  # also checks the names of the methods
     # Timings use synthetic data and need no data set.
     is_synthetic = all("n" in experiment.settings[0] for experiment in experiments)
     loaders = {} if is_synthetic else find_data(study.data, study.datasets)
     with closing(Store(run_folder)) as store:
-        splits = {
-            name: class_splits(load(loader), study.splits, study.seed, fast=study.fast)
-            for name, loader in loaders.items()
-        }
+        splits, unreadable = _readable(loaders, study)
+        loaders = {name: loaders[name] for name in splits}
         # Refuses data or a protocol that differ from those of earlier jobs of this run.
         runner = make_runner(store, loaders, splits, protocol)
         store.pin(
@@ -139,9 +142,14 @@ def reproduce(
         if is_known is not None:
             jobs = [job for job in jobs if not is_known(job)]
         notes = _notes(study, loaders) + left_out
+        notes += [f"{name} was left out: {error}" for name, error in unreadable.items()]
         changed = forget_outdated(store, jobs)
         _store_facts(store, command, notes)
-        summary = Summary(notes=notes + changed)
+        failures = [
+            (Job(experiments[0].name, name, "all splits", "reading the data"), error)
+            for name, error in unreadable.items()
+        ]
+        summary = Summary(failures=failures, notes=notes + changed)
         # Timings are taken one at a time, after everything else.
         compared = [job for job in jobs if not _is_timed(job)]
         timed = [job for job in jobs if _is_timed(job)]
@@ -160,6 +168,27 @@ def reproduce(
             verbose=verbose,
         )
         return summary
+
+
+def _readable(
+    loaders: Mapping[str, Loader], study: Study
+) -> tuple[dict[str, Splits], dict[str, str]]:
+    """Class splits of the data sets that can be read, and errors of those that cannot.
+
+    One bad file does not stop a run of many data sets; if none can be read, that is an error.
+    """
+    splits: dict[str, Splits] = {}
+    unreadable: dict[str, str] = {}
+    for name, loader in loaders.items():
+        try:
+            splits[name] = class_splits(load(loader), study.splits, study.seed, fast=study.fast)
+        except (ValueError, OSError) as error:
+            if len(loaders) == 1:
+                raise
+            unreadable[name] = str(error)
+    if unreadable and not splits:
+        raise ValueError(f"No data set could be read. {' '.join(unreadable.values())}")
+    return splits, unreadable
 
 
 def _is_timed(job: Job) -> bool:

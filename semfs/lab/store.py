@@ -263,14 +263,9 @@ class Store:
             self.set_info(name, value)
             return
         # Compared as JSON, because tuples come back as lists.
-        text_before = _as_json(before)
-        text_now = _as_json(value)
-        if text_before != text_now:
-            raise ValueError(
-                f"{self.path} was made with {name} = "
-                f"{text_before[:QUOTED_VALUE]}, now it is "
-                f"{text_now[:QUOTED_VALUE]}. {advice}"
-            )
+        if _as_json(before) != _as_json(value):
+            differences = "; ".join(_differences(name, before, value))
+            raise ValueError(f"{self.path} has other results: {differences}. {advice}")
 
     def rows(self) -> list[Row]:
         """Return one flat dict per finished job and number of features k, in stable order.
@@ -380,6 +375,30 @@ class Store:
             "--csv FILE`, or as a new run directory with "
             f"semfs.lab.Store.salvage({str(run)!r}, NEW)."
         )
+
+
+def _differences(name: str, before: object, now: object) -> list[str]:
+    """What differs between two values, in words; of mappings, the entries that differ.
+
+    >>> _differences("protocol", {"seed": 0, "fast": True}, {"seed": 1, "fast": True})
+    ['seed was 0, is now 1']
+    """
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        entries = {**before, **now}
+        pairs = {entry: (before.get(entry), now.get(entry)) for entry in entries}
+    else:
+        pairs = {name: (before, now)}
+    found = []
+    for entry, values in pairs.items():
+        text_before, text_now = (_as_json(value) for value in values)
+        if text_before != text_now:
+            found.append(f"{entry} was {_quoted(text_before)}, is now {_quoted(text_now)}")
+    return found
+
+
+def _quoted(text: str) -> str:
+    """A value for a message; a long one with its end left out."""
+    return text if len(text) <= QUOTED_VALUE else f"{text[:QUOTED_VALUE]}…"
 
 
 def _rows_of(job: Job, value: Mapping[str, Any]) -> list[Row]:

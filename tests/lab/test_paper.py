@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from semfs import SemFS
 from semfs.baselines import L20ALM
 from semfs.cli import app
+from semfs.cli import paper as paper_command
 from semfs.datasets import ZeroShotDataset, load_sample
 from semfs.evaluation import cluster_scores, starting_rows
 from semfs.lab import Store
@@ -235,8 +236,11 @@ def test_a_run_is_continued_with_the_same_settings_and_data_only(toy, tmp_path):
     assert absent in first.stdout
     assert Store(tmp_path / "run").info()["notes"] == [absent]
     assert "3 jobs: 3 finished before, 0 computed" in invoke(*common, *fast).stdout
+    changed = "fast was true, is now false; ks was [5, 20, 50], is now [5, 10, 15, 20"
     for options, message in (
         (["--method", "semfs"], "Use another --out"),
+        (["--method", "semfs"], changed),
+        ([*fast, "--seed", 1], "has other results: seed was 0, is now 1. Use another --out"),
         (["--fast", "--method", "variance"], "Variance has no parameter that alpha varies"),
     ):
         result = invoke(*common, *options)
@@ -244,6 +248,34 @@ def test_a_run_is_continued_with_the_same_settings_and_data_only(toy, tmp_path):
     np.savez(data / "apy_toy.npz", X=np.eye(8), y=range(8), A=np.eye(8))
     result = invoke(*common, *fast)
     assert (result.exit_code, "contents have changed" in result.stderr) == (2, True)
+
+
+def test_a_data_set_that_cannot_be_read_does_not_stop_the_others(toy, tmp_path):
+    data = shutil.copytree(toy, tmp_path / "data")
+    X = np.full((80, 12), np.nan)
+    np.savez(data / "gaps.npz", X=X, y=np.arange(80) % 8, A=np.eye(8))
+    command = ["reproduce", "clustering", "--data", data, "--out", tmp_path / "run", "--fast"]
+    command += ["--splits", 1, "-j", 1, "-m", "variance"]
+    done = invoke(*command)
+    assert done.exit_code == 1
+    assert "1 jobs: 0 finished before, 1 computed" in done.stdout
+    assert "reading the data failed (clustering, gaps, all splits)" in done.stderr
+    store = Store(tmp_path / "run", create=False)
+    assert {row["dataset"] for row in store.rows()} == {"apy_toy"}
+    assert any(note.startswith("gaps was left out: ") for note in store.info()["notes"])
+    alone = invoke(*command, "--dataset", "gaps")
+    assert (alone.exit_code, "NaN" in alone.stderr) == (2, True)
+
+
+def test_baselines_run_without_grids_if_asked_for(toy, tmp_path):
+    command = ["reproduce", "clustering", "--data", toy, "--out", tmp_path, "--splits", 1]
+    done = invoke(*command, "-j", 1, "--fast", "-m", "lasso", "--no-grids")
+    assert done.exit_code == 0, done.stderr
+    assert {row["label"] for row in Store(tmp_path).rows()} == {"LASSO"}
+
+
+def test_the_help_of_reproduce_names_all_experiments():
+    assert paper_command.EXPERIMENTS.split(", ") == [*EXPERIMENTS, "all"]
 
 
 @pytest.mark.slow

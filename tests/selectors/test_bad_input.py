@@ -37,7 +37,16 @@ MISSPELT = {**without("cat"), "cats": [1, 2]}
 OPTIONS = {
     "no row of a class": ({"attributes": without("cat")}, ValueError, "no row for class 'cat'"),
     "class misspelt": ({"attributes": MISSPELT}, ValueError, "did you mean 'cats'"),
-    "NaN in table": ({"attributes": table(cat=[np.nan, 1.0])}, ValueError, "NaN or infinity"),
+    "NaN in table": (
+        {"attributes": table(cat=[np.nan, 1.0])},
+        ValueError,
+        "no value .NaN. for",
+    ),
+    "infinity in table": (
+        {"attributes": table(cat=[np.inf, 1.0])},
+        ValueError,
+        "is infinite for class 'cat' in column 'a0'. Correct it",
+    ),
     "ragged mapping": ({"attributes": table(cat=[1.0])}, ValueError, "same length"),
     "array table, text labels": ({"attributes": A}, ValueError, "integer label"),
     "k = 0": ({"n_features_to_select": 0}, ValueError, "at least 1, got 0"),
