@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -286,6 +287,14 @@ def object_array(items: list[Any]) -> LabelArray:
     for i, item in enumerate(items):  # `out[:] = items` would look into lists and arrays
         out[i] = item
     return out
+
+
+def count_missing_labels(y: LabelsLike) -> int:
+    """Return how many labels of the target y (n,) are missing; -1 is a label here."""
+    with warnings.catch_warnings():
+        # who passes a column has been told so when its labels were read
+        warnings.simplefilter("ignore")
+        return Labels.of(_label_vector(y)).n_unlabeled
 
 
 def is_missing(label: Any) -> bool:

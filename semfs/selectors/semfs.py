@@ -376,6 +376,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
                 batch=batch,
                 batch_unlabeled=batch_unlabeled,
             )
+            fit_input.warn_of_missing_labels()
             self._forget_collected()
             return self._fit_input(fit_input, y)
 

@@ -221,6 +221,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
                 batch=batch,
                 batch_unlabeled=batch_unlabeled,
             )
+            fit_input.warn_of_missing_labels()
             moments = fit_input.sample(LARGEST_SAMPLE).without_empty_classes()
             check_two_classes(moments)
             table = align_attributes(self.attributes, moments.classes)

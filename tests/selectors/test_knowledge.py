@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
@@ -19,6 +20,7 @@ from semfs.selectors.clusters import SampleSizes, cluster_unlabeled
 from semfs.selectors.inputs.unlabeled_rows import UnlabeledStream
 from semfs.selectors.prediction import ClassPredictor
 from semfs.selectors.same_space import same_space
+from semfs.validation import ParameterWarning
 
 FITTED = ("order_", "scores_", "coef_", "intercept_", "objective_", "support_")
 
@@ -637,3 +639,56 @@ def test_keys_of_earlier_releases_are_understood():
     assert notes["classes to come"] == notes["unseen classes"]
     with pytest.raises(KeyError):
         notes["unlabelled rows"]  # there were none
+
+
+def _with_missing(y, missing):
+    """Labels of which each ninth is missing."""
+    found = np.array(y, dtype=object)
+    found[::9] = missing
+    return found
+
+
+MISSING = {"None": None, "NaN": np.nan, "NA": pd.NA}
+
+
+@pytest.mark.parametrize("missing", MISSING)
+@pytest.mark.parametrize("make", [lambda: SemFS(3), lambda: SemFSCV(3)], ids=["SemFS", "CV"])
+def test_missing_labels_are_said_to_be_taken_for_unlabeled_samples(missing, make):
+    X, y, _ = make_problem(n=180, C=8)
+    names = np.array([f"kind {label}" for label in y])
+    labels = _with_missing(names, MISSING[missing])
+    with pytest.warns(
+        ParameterWarning, match="y has no label .* for 20 of 180 samples"
+    ) as seen:
+        make().fit(X, labels)
+    said = [str(warning.message) for warning in seen if "no label" in str(warning.message)]
+    assert len(said) == 1
+    assert "Drop these samples" in said[0]
+    assert "X_unlabeled" in said[0]
+
+
+@pytest.mark.parametrize("form", ["column", "series", "csv"])
+def test_missing_labels_are_found_wherever_labels_are(form, tmp_path):
+    X, y, _ = make_problem(n=180, C=8)
+    frame = pd.DataFrame(X, columns=list("abcdefghijklmnopqrst")[: X.shape[1]])
+    labels = pd.Series(np.where(np.arange(180) % 9 == 0, np.nan, y))
+    table = frame.assign(kind=labels)
+    table.to_csv(tmp_path / "data.csv", index=False)
+    samples = {
+        "series": (frame, labels),
+        "column": (table, "kind"),
+        "csv": (tmp_path / "data.csv", "kind"),
+    }
+    with pytest.warns(ParameterWarning, match="for 20 of 180 samples"):
+        SemFS(3).fit(*samples[form])
+
+
+def test_samples_that_are_marked_as_unlabeled_need_no_warning():
+    X, y, _ = make_problem(n=180, C=8)
+    texts = _with_missing([f"kind {label}" for label in y], -1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ParameterWarning)
+        SemFS(3).fit(X, _with_missing(y, -1).astype(int))
+        SemFS(3).fit(X, texts)
+        SemFS(3).fit(X, y, X_unlabeled=X[::9])
+        SemFS(3).fit(open_blocks(X, _with_missing(y, np.nan).astype(float)))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from semfs._typing import ArrayLike, AttributesLike, DataLike, Label, LabelsLike
 from semfs.attributes import AttributeTable
-from semfs.labels import UNLABELED, LabelArray
+from semfs.labels import UNLABELED, LabelArray, count_missing_labels
 from semfs.method.batches import pair_labels, remove_batches
 from semfs.method.moments import Moments
 from semfs.rows import (
@@ -26,6 +26,7 @@ from semfs.rows import (
     open_blocks,
 )
 from semfs.rows.blocks import check_classes
+from semfs.rows.device import to_numpy
 from semfs.rows.opening import table_columns
 from semfs.selectors.inputs.batches import batch_of, with_batches, with_unlabeled_batches
 from semfs.selectors.inputs.features import check_features
@@ -39,7 +40,7 @@ from semfs.selectors.inputs.source import open_labeled, preprocessing_of, with_m
 from semfs.selectors.inputs.training_data import TrainingData
 from semfs.selectors.inputs.unlabeled import join_unlabeled, unlabeled_source
 from semfs.selectors.inputs.unlabeled_rows import UnlabeledRows, UnlabeledStream
-from semfs.validation import ParameterError, check_all_finite
+from semfs.validation import ParameterError, ParameterWarning, check_all_finite, warn_user
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -74,6 +75,8 @@ class FitInput:
     preprocessing: Preprocessing
     original: Any = None  # X before it was validated, whose rows and columns errors name
     batched: bool = False  # whether labels of the rows are pairs (class, batch)
+    n_samples: int = 0  # samples of X, where some of them have no label
+    n_missing_labels: int = 0  # those whose label is missing, rather than -1
 
     @classmethod
     def from_user(
@@ -100,22 +103,30 @@ class FitInput:
         kind = classify(X, y)
         _check_both_have_batches(X, batch, X_unlabeled, batch_unlabeled)
         X, batches = batch_of(X, batch, "batch")
+        n_samples = n_missing = 0
         if kind is Kind.MATRIX:
             samples = Samples.from_matrix(X, y, sample_weight, batches, described)
+            assert samples.labels is not None
+            if samples.labels.n_unlabeled:
+                n_samples, n_missing = len(samples.labels), count_missing_labels(to_numpy(y))
         else:
             gaps = fills_gaps(estimator)
             drop = table_columns(X, batch) if kind is Kind.STORED else []
             opened = open_labeled(kind, X, y, sample_weight, drop, gaps)
+            # who opened a source has read there what missing labels mean
+            if kind is not Kind.SOURCE and opened.labels is not None:
+                n_samples, n_missing = len(opened.labels), opened.labels.n_unlabeled
             source = with_marks(with_batches(opened, batches), described)
             if gaps and not source.fits_in_memory:
                 raise ParameterError("missing_values", _NEED_MEMORY)
             if not source.fits_in_memory:
-                return cls._beyond_memory(
+                found = cls._beyond_memory(
                     estimator, source, X_unlabeled, unlabeled_batches, described, reset
                 )
+                return replace(found, n_samples=n_samples, n_missing_labels=n_missing)
             # small files are loaded: passes over memory take less time
             samples = Samples.load(source)
-        return cls._of_samples(
+        found = cls._of_samples(
             estimator,
             samples,
             X_unlabeled,
@@ -123,6 +134,22 @@ class FitInput:
             described,
             reset,
         )
+        return replace(found, n_samples=n_samples, n_missing_labels=n_missing)
+
+    def warn_of_missing_labels(self) -> None:
+        """Say what samples with a missing label are taken for: perhaps it was only forgotten.
+
+        Labels of -1 and ``X_unlabeled`` are meant as they are.
+        """
+        if not self.n_missing_labels:
+            return
+        message = (
+            f"has no label (None or NaN) for {self.n_missing_labels} of {self.n_samples} "
+            "samples. They are taken for unlabeled samples of classes to be found, which "
+            "features are then selected to separate. Drop these samples if only their labels "
+            "got lost. If it is meant so, label them -1, or pass them as X_unlabeled."
+        )
+        warn_user(ParameterWarning("y", message))
 
     @classmethod
     def _of_samples(
