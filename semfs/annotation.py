@@ -6,7 +6,7 @@ The command `semfs predict` calls `predict_file`.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,14 @@ import numpy as np
 from semfs._typing import AttributesLike, PathLike
 from semfs.attributes.files import write_table
 from semfs.io.anndata import check_counts
+from semfs.io.reader import NO_LABEL_TEXTS
 from semfs.io.registry import open_reader
 from semfs.io.safety import atomic_write, check_apart
 from semfs.io.write import add_columns
+from semfs.labels import Labels
 from semfs.rows import Preprocessing
-from semfs.rows.opening import source_of
-from semfs.scverse import annotation_columns
+from semfs.rows.opening import column_labels, source_of, table_columns
+from semfs.selectors.annotated import annotation_columns
 from semfs.selectors.linear import LinearSelector
 from semfs.selectors.selected_columns import names_of_selected
 from semfs.system import import_optional
@@ -40,11 +42,14 @@ def predict_file(
     data: PathLike,
     out: PathLike,
     *,
+    label: str | None = None,
+    batch: str | None = None,
     class_table: AttributesLike | None = None,
     together: bool = False,
     unknown_rate: float | None = None,
     missing_features: str = "error",
     layer: str | None = None,
+    no_label: Sequence[str] = NO_LABEL_TEXTS,
     key_added: str = "semfs",
 ) -> pd.DataFrame:
     """Write which class each sample of a file belongs to, and return it.
@@ -59,6 +64,12 @@ def predict_file(
     out : path
         A table (.csv .tsv .parquet .feather .xlsx); or .h5ad, if the data are: a copy with
         annotations in ``obs``.
+    label : str, optional
+        Where the labels are that samples have already, as in `semfs.rows.open_blocks`. Only
+        samples without one are named. The others keep theirs, do not influence the names, and
+        get no probability.
+    batch : str, optional
+        Where the batches are. Offsets of batches that were fitted are removed.
     class_table : like `attributes`, optional
         Classes to decide among, by default all that the selector knows.
     together : bool, default=False
@@ -70,6 +81,8 @@ def predict_file(
         What to do if the data lack selected features.
     layer : str, optional
         Layer of the data, or "raw".
+    no_label : sequence of str
+        Text in ``label`` that means "no label", in any case.
     key_added : str, default="semfs"
         How the names of columns of ``obs`` begin.
 
@@ -82,7 +95,10 @@ def predict_file(
     data = Path(data)
     out = Path(out)
     _check_out(data, out)
-    source = _opened(data, selector, layer)
+    batches = None if batch is None else column_labels(data, batch, layer)
+    drop = table_columns(data, batch, layer)
+    source = _opened(data, selector, layer, label, drop, no_label)
+    given = _given_labels(source, selector)
     columns = annotation_columns(
         selector,
         source,
@@ -90,6 +106,8 @@ def predict_file(
         together=together,
         unknown_rate=unknown_rate,
         missing_features=missing_features,
+        given=None if given is None else ("label", given),
+        batch=("batch", batches),
     )
     names = source.reader.row_names
     index = None if names is None else pandas.Index(names, name="sample")
@@ -118,16 +136,31 @@ def _check_out(data: Path, out: Path) -> None:
     check_apart((out,), (data,))
 
 
-def _opened(data: Path, selector: LinearSelector, layer: str | None) -> BlockSource:
-    """The samples of a file, preprocessed as those of the fit."""
+def _opened(
+    data: Path,
+    selector: LinearSelector,
+    layer: str | None,
+    label: str | None,
+    drop: Sequence[str],
+    no_label: Sequence[str],
+) -> BlockSource:
+    """The samples of a file, preprocessed as those of the fit, with the labels they have."""
     preprocessing = Preprocessing(**getattr(selector, "preprocessing_", {}))
     names = getattr(selector, "feature_names_in_", None)
     only = None if preprocessing.active else names_of_selected(selector.get_support(), names)
     # an empty tuple: labels are not wanted
-    reader, _ = open_reader(data, (), layer, only=only)
+    wanted = () if label is None else label
+    reader, labels = open_reader(data, wanted, layer, drop, no_label, only)
     if reader.of_cells:
         check_counts(reader, preprocessing.normalize is not None)
-    return source_of(reader, preprocessing=preprocessing)
+    return source_of(reader, None if label is None else labels, preprocessing=preprocessing)
+
+
+def _given_labels(source: BlockSource, selector: LinearSelector) -> Labels | None:
+    """The labels that samples have already, None if they were not asked for."""
+    if source.labels is None:
+        return None
+    return source.labels.mark_unlabeled(selector.candidate_classes(None).classes.tolist())
 
 
 def _write_annotated(

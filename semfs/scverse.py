@@ -23,6 +23,7 @@ from semfs.io.reader import Reader
 from semfs.io.write import of_genes
 from semfs.labels import UNLABELED, Labels
 from semfs.rows import open_blocks
+from semfs.selectors.annotated import annotation_columns
 from semfs.selectors.batch_like import looks_like_batches, warn_of_batch_like_clusters
 from semfs.selectors.linear import LinearSelector
 from semfs.selectors.ranking import RankingSelector
@@ -183,6 +184,8 @@ def annotate(
     together: bool = True,
     key_added: str = "semfs",
     *,
+    groupby: str | None = None,
+    batch_key: str | None = None,
     unknown_rate: float | None = None,
     missing_features: str = "ignore",
     layer: str | None = None,
@@ -202,14 +205,25 @@ def annotate(
         Descriptions of the possible types; by default all types that the selector knows, seen
         and described.
     together : bool, default=True
-        Whether all cells are predicted together (see `semfs.SemFS.predict_together`).
+        Whether cells help each other (see `semfs.SemFS.predict_together`). The default is for
+        the cells of a new sample, with many of each type. Give `groupby` if other cells have
+        labels already; use False for a few cells. (`semfs predict` names each cell alone by
+        default, because the cells of a file need not be one sample.)
     key_added : str, default="semfs"
         How the names of the results begin.
+    groupby : str, optional
+        Column of ``obs`` with the types that are known. Only cells without one are named; the
+        others keep it, do not influence the names, and get no probability.
+    batch_key : str, optional
+        Column of ``obs`` with the batches, as in `select_genes`. Offsets of batches that were
+        fitted are removed; cells of other batches are taken as they are.
     unknown_rate : float, optional
         Label cells that are far from all types "unknown". The value is the share of cells of
         seen types that get this label by mistake. By default every cell gets a type.
     missing_features : {"ignore", "error"}, default="ignore"
         Whether selected genes that ``adata`` lacks are left out, with a warning, or refused.
+        (`semfs predict` refuses them by default, because nobody may read the warnings of a
+        command in a script.)
     layer : str, optional
         Layer to use instead of ``X``.
     use_raw : bool, default=False
@@ -255,6 +269,8 @@ def annotate(
         together=together,
         unknown_rate=unknown_rate,
         missing_features=missing_features,
+        given=None if groupby is None else ("groupby", genes.labels(groupby)),
+        batch=("batch_key", None if batch_key is None else genes.labels(batch_key)),
     )
     for name, values in columns.items():
         is_text = values.dtype.kind == "O"
@@ -262,39 +278,6 @@ def annotate(
         stored = pandas.Categorical(values) if is_text else values
         adata.obs[f"{key_added}_{name}"] = stored
     return adata if copy else None
-
-
-def annotation_columns(
-    selector: LinearSelector,
-    X: Any,
-    *,
-    class_table: AttributesLike | None,
-    together: bool,
-    unknown_rate: float | None,
-    missing_features: str,
-) -> dict[str, np.ndarray]:
-    """Return class, probability and the next best class of samples X (n, d), as columns (n,).
-
-    Names of classes are text. Samples far from all classes are called "unknown" if a rate is
-    given.
-    """
-    refusal: dict[str, Any] = {}
-    if unknown_rate is not None:
-        refusal = {"unknown": "unknown", "unknown_rate": unknown_rate}
-    labels, shares = selector.predict_top(
-        X,
-        class_table,
-        2,
-        together=together,
-        missing_features=missing_features,
-        **refusal,
-    )
-    found = {"class": _texts(labels[:, 0]), "probability": shares[:, 0]}
-    # a table of one class has no next best
-    if labels.shape[1] > 1:
-        found["second"] = _texts(labels[:, 1])
-        found["second_probability"] = shares[:, 1]
-    return found
 
 
 def _described(adata: AnnData, groupby: str) -> list[Label]:

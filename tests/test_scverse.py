@@ -518,6 +518,26 @@ def test_annotate_adds_types_and_probabilities():
     assert_array_equal(other.obs["new_class"].astype(str), selector.predict(cells, table))
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_annotate_names_only_cells_without_a_type(together):
+    from semfs.datasets import load_sample
+
+    lung = load_sample()
+    hidden = np.isin(lung.y, lung.unseen)
+    obs = pd.DataFrame({"type": pd.Categorical(np.where(hidden, None, lung.y))})
+    obs["donor"] = np.where(np.arange(len(obs)) % 2, "d1", "d2")
+    cells = anndata.AnnData(lung.X, obs=obs, var=pd.DataFrame(index=lung.feature_names))
+    selector = SemFS(40, lung.attributes).fit(cells[~hidden], "type", batch="donor")
+    annotate(cells, selector, together=together, groupby="type", batch_key="donor")
+    assert_array_equal(cells.obs["semfs_class"][~hidden].astype(str), lung.y[~hidden])
+    assert_array_equal(cells.obs["semfs_probability"].isna(), ~hidden)
+    cut = cells[hidden]
+    wanted, _ = selector.predict_top(cut, together=together, batch=cut.obs["donor"])
+    assert_array_equal(cells.obs["semfs_class"][hidden].astype(str), wanted[:, 0])
+    with pytest.warns(UserWarning, match="batch_key: the selector was fitted with 2 batches"):
+        annotate(cells, selector, together=together, groupby="type")
+
+
 def test_annotate_leaves_out_genes_that_are_missing():
     selector, lung, cells, types = annotated_cells(lost=4)
     table = lung.attributes.loc[lung.unseen]

@@ -38,6 +38,7 @@ SAME_NAMES = (
     "groups",
     "impute",
     "include",
+    "label",
     "label_weight",
     "layer",
     "max_correlation",

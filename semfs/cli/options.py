@@ -36,6 +36,11 @@ LAYER = "Layer of an H5AD file, or 'raw'; or the name of the matrix in a file wi
 COUNTS = "Replace the counts in the file by log(1 + counts per 10⁴ counts of the sample)."
 SCALE = "Scale every feature to variance 1 (use it when units differ)."
 
+NO_LABEL = (
+    "Labels that mean 'no label', comma-separated; repeatable. "
+    "Default: nan, NA, n/a, none, unknown and unassigned."
+)
+
 JOBS = "Number of worker processes. Default: one per core."
 SEED = "Seed of class splits, random draws and K-means starts."
 

@@ -7,12 +7,23 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from semfs.cli.console import show, show_written
-from semfs.cli.options import DATA, Layer, existing
+from semfs.cli.options import DATA, NO_LABEL, Layer, Names, existing, given, words
 from semfs.io.safety import check_apart
 
 SELECTOR = "A selector that `semfs select --save` or semfs.save wrote."
 TABLE = "Attribute table of the possible classes. Default: all classes that the selector knows."
-TOGETHER = "Predict all samples together, which helps with many samples of each class."
+TOGETHER = (
+    "Let samples help each other, which is for many samples of each class that all need names. "
+    "If others have labels already, give --label as well."
+)
+EXISTING_LABELS = (
+    "Name only samples without a label; the others keep theirs. The labels are in a column (of "
+    "obs in H5AD and Zarr), an array of the file, or a label file."
+)
+BATCH_TO_REMOVE = (
+    "Column with the batch of each sample, such as its donor. The offsets of batches that the "
+    "selector was fitted with are removed."
+)
 UNKNOWN = (
     "Label samples that are far from all classes 'unknown'. "
     "The value is the share of samples of seen classes that get this label by mistake."
@@ -33,6 +44,9 @@ class Prediction:
     selector: Annotated[Path, Argument(help=SELECTOR)]
     data: Annotated[Path, Argument(help=DATA)]
     table: Annotated[Path | None, Option("--table", "-t", help=TABLE)] = None
+    label: Annotated[str | None, Option("--label", "-l", help=EXISTING_LABELS)] = None
+    unlabeled_names: Annotated[Names, Option(help=NO_LABEL)] = None
+    batch: Annotated[str | None, Option(help=BATCH_TO_REMOVE)] = None
     together: Annotated[bool, Option("--together", help=TOGETHER)] = False
     unknown: Annotated[float | None, Option(help=UNKNOWN)] = None
     missing_features: Annotated[Literal["error", "ignore"], Option(help=MISSING)] = "error"
@@ -43,15 +57,17 @@ class Prediction:
 def predict(options: Prediction) -> None:
     """Name the samples of a data file: class, probability and the next best class.
 
-    The data are normalized like those that the selector was fitted to.
+    The data are normalized like those that the selector was fitted to. With `--label COLUMN`,
+    only samples without a label in this column are named.
 
-    Example: `semfs predict panel.npz new_cells.h5ad --together -o annotated.h5ad`
+    Example: `semfs predict panel.npz cells.h5ad --label cell_type -o annotated.h5ad`
     """
     import semfs
     from semfs.annotation import predict_file
     from semfs.attributes import read_attributes
+    from semfs.io.reader import NO_LABEL_TEXTS
 
-    check_apart((options.out,), (options.selector, options.table))
+    check_apart((options.out,), (options.selector, options.table, options.label))
     replaced = existing([options.out])
     selector = semfs.load(options.selector)
     # files of semfs.save may also hold a baseline, which only selects
@@ -59,19 +75,27 @@ def predict(options: Prediction) -> None:
         found = type(selector).__name__
         raise ValueError(f"{options.selector} holds a {found}, which cannot predict classes.")
     table = None if options.table is None else read_attributes(options.table)
+    # A label may contain commas itself.
+    names = [name for text in options.unlabeled_names or () for name in (text, *words(text))]
     frame = predict_file(
         selector,
         options.data,
         options.out,
         class_table=table,
+        no_label=names or NO_LABEL_TEXTS,
+        **given(options, "label", "batch"),
         together=options.together,
         unknown_rate=options.unknown,
         missing_features=options.missing_features,
         layer=options.layer,
     )
-    counts = frame["class"].value_counts()
+    # labels that samples had already come without a probability
+    named = frame.loc[frame["probability"].notna(), "class"]
+    counts = named.value_counts()
     shown = ", ".join(f"{name} {count}" for name, count in counts.head(5).items())
-    show(f"Assigned {len(frame)} samples to {len(counts)} classes. Most frequent: {shown}")
+    show(f"Assigned {len(named)} samples to {len(counts)} classes. Most frequent: {shown}")
+    if len(named) < len(frame):
+        show(f"{len(frame) - len(named)} samples kept the label they had.")
     show_written([options.out], replaced)
 
 

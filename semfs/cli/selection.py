@@ -14,6 +14,7 @@ from semfs.cli.feature_options import capacity_values, feature_lists, feature_va
 from semfs.cli.options import (
     ATTRIBUTES,
     DATA,
+    NO_LABEL,
     UNSEEN,
     AsJson,
     Drop,
@@ -102,10 +103,6 @@ BATCH_COLUMN = (
 )
 SUBSET = "Write only the selected genes (H5AD)."
 SAVE = "Save the selector here, for semfs.load."
-NO_LABEL = (
-    "Labels that mean 'no label', comma-separated; repeatable. "
-    "Default: nan, NA, n/a, none, unknown and unassigned."
-)
 CLUSTER = "Address of a Dask cluster, such as tcp://host:8786."
 
 

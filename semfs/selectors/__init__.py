@@ -14,7 +14,8 @@ In the order of a fit:
 - ``solving``, ``outcome``, ``fitted``: the solver, its solution in the user's terms, and
   everything that a fit learned
 - ``selected_columns``, ``question``, ``prediction``, ``gaussian_density``, ``same_space``,
-  ``together``: samples are asked about, and classes compete for them
+  ``together``: samples are asked about, and classes compete for them; ``annotated`` makes
+  columns of the answers
 - ``calibrated``, ``calibration``, ``calibration_sample``, ``certainty``: scores that can be
   compared and trusted
 - ``explanation``, ``explaining``, ``copies``, ``stability``: why these features

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from semfs._typing import AttributesLike, DataLike, Float64, Label, LabelsLike, Matrix
+from semfs._typing import AttributesLike, DataLike, Float64, Label, LabelsLike, Mask, Matrix
 from semfs.attributes import AttributeTable
 from semfs.labels import LabelArray, Labels, label_array
 from semfs.rows.dask_data import is_dask
@@ -229,6 +229,7 @@ class NamingSelector(RankingSelector):
         class_table: AttributesLike | None = None,
         n: int = 2,
         *,
+        rows: Mask | None = None,
         together: bool = False,
         missing_features: str = "error",
         batch: LabelsLike | str | None = None,
@@ -248,6 +249,9 @@ class NamingSelector(RankingSelector):
             Classes, as in `predict`.
         n : int, default=2
             Number of classes; at most as many as there are.
+        rows : array of bool of shape (n_samples,), optional
+            Which samples to predict, by default all. The others do not influence the result,
+            and have no row in it.
         together : bool, default=False
             Whether samples help each other, as in `predict_together`.
         missing_features : {"error", "ignore"}, default="error"
@@ -263,6 +267,8 @@ class NamingSelector(RankingSelector):
         question = self._question(
             "predict_top", X, class_table, missing_features, batch, unknown, unknown_rate
         )
+        if rows is not None:
+            question = question.only(rows)
         labels = []
         largest = []
         for probabilities, scores in question.predictions(together):

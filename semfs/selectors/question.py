@@ -47,6 +47,10 @@ class Question:
         """Return the question of classes alone, which can be sent to Dask workers."""
         return replace(self, blocks=iter(()))
 
+    def only(self, rows: Mask) -> Question:
+        """Return the question of some of the samples, a mask (n,)."""
+        return replace(self, blocks=_rows_of(self.blocks, np.asarray(rows, dtype=bool)))
+
     def scores(self, Z: Float64) -> Float64:
         """Return scores (r, U) of the classes for samples (r, k), each alone."""
         return self._scorer.scores(Z)
@@ -92,6 +96,21 @@ def largest_columns(values: Float64, n: int) -> Indices:
         np.put_along_axis(rest, best[:, place - 1 : place], -np.inf, axis=1)
         best[:, place] = rest.argmax(axis=1)
     return best
+
+
+def _rows_of(blocks: Iterator[Float64], rows: Mask) -> Iterator[Float64]:
+    """Yield the samples of blocks (r, k) that a mask (n,) names."""
+    n_done = 0
+    for Z in blocks:
+        kept = rows[n_done : n_done + len(Z)]
+        n_done += len(Z)
+        # X is read in blocks, so that its length is known only at the end
+        if len(kept) < len(Z):
+            break
+        if kept.any():
+            yield Z[kept]
+    if n_done != len(rows):
+        raise ParameterError("rows", f"has {len(rows)} values, but X has another length.")
 
 
 def _with_unknown(

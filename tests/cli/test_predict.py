@@ -71,6 +71,81 @@ def test_options_choose_classes_samples_together_and_refusals(files, tmp_path):
     assert (pd.read_parquet(out)["class"] == "unknown").any()
 
 
+@pytest.fixture(scope="module")
+def mixed(files):
+    """Seen cells with their labels among unseen cells without, as one file; the frames."""
+    folder, _ = files
+    seen = pd.read_parquet(folder / "seen.parquet").iloc[::4]
+    new = pd.read_parquet(folder / "new.parquet").assign(type=None)
+    cells = pd.concat([seen, new]).sample(frac=1, random_state=0).reset_index(drop=True)
+    cells["donor"] = np.where(np.arange(len(cells)) % 3, "d1", "d2")
+    cells.to_parquet(folder / "mixed.parquet")
+    return cells
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_only_samples_without_a_label_are_named(files, mixed, tmp_path, together):
+    folder, _ = files
+    out = tmp_path / "named.csv"
+    options = ["--label", "type", "-o", out, *(["--together"] if together else [])]
+    done = run("predict", folder / "panel.npz", folder / "mixed.parquet", *options)
+    assert done.exit_code == 0, done.output
+    found = pd.read_csv(out)
+    hidden = mixed["type"].isna().to_numpy()
+    assert f"Assigned {hidden.sum()} samples" in done.output
+    assert f"{(~hidden).sum()} samples kept the label they had" in done.output
+    assert_array_equal(found["class"][~hidden], mixed["type"][~hidden])
+    assert found["probability"][~hidden].isna().all()
+    assert found["second"][~hidden].isna().all()
+    # as if they had been cut out by hand
+    alone = mixed[hidden].drop(columns=["type", "donor"])
+    selector = load(folder / "panel.npz")
+    labels, shares = selector.predict_top(alone, together=together)
+    assert_array_equal(found["class"][hidden], labels[:, 0])
+    np.testing.assert_allclose(found["probability"][hidden], shares[:, 0], rtol=1e-6)
+
+
+def test_names_of_no_label_are_named_too(files, mixed, tmp_path):
+    folder, _ = files
+    cells = mixed.assign(type=mixed["type"].fillna("doublet"))
+    cells.to_parquet(tmp_path / "cells.parquet")
+    out = tmp_path / "named.csv"
+    arguments = ["predict", folder / "panel.npz", tmp_path / "cells.parquet", "-o", out]
+    done = run(*arguments, "--label", "type")
+    assert done.exit_code == 2
+    message = " ".join(done.output.split())
+    assert f"--label: each of the {len(cells)} samples has a label" in message
+    done = run(*arguments, "--label", "type", "--unlabeled-names", "Doublet,other")
+    assert done.exit_code == 0, done.output
+    assert "doublet" not in set(pd.read_csv(out)["class"])
+
+
+def test_offsets_of_batches_are_removed(files, mixed, tmp_path):
+    folder, _ = files
+    panel = tmp_path / "batches.npz"
+    options = ["--label", "type", "-a", folder / "types.csv", "-k", 20, "--batch", "donor"]
+    options += ["-o", tmp_path / "reduced.parquet", "--save", panel]
+    done = run("select", folder / "mixed.parquet", *options)
+    assert done.exit_code == 0, done.output
+    arguments = ["predict", panel, folder / "mixed.parquet", "-o", tmp_path / "named.csv"]
+    done = run(*arguments)
+    assert done.exit_code == 0, done.output
+    message = " ".join(done.output.split())
+    assert "--batch: the selector was fitted with 2 batches (d1, d2)" in message
+    done = run(*arguments, "--batch", "donor")
+    assert done.exit_code == 0, done.output
+    assert "was fitted" not in done.output
+    found = pd.read_csv(tmp_path / "named.csv")
+    expected = load(panel).predict_top(mixed.drop(columns=["type"]), batch="donor")
+    assert_array_equal(found["class"], expected[0][:, 0])
+    np.testing.assert_allclose(found["probability"], expected[1][:, 0], rtol=1e-6)
+    # batches that were not fitted are said to change nothing
+    mixed.assign(donor="d9").to_parquet(tmp_path / "other.parquet")
+    arguments[2] = tmp_path / "other.parquet"
+    done = run(*arguments, "--batch", "donor")
+    assert "none of the batches (d9) was fitted" in " ".join(done.output.split())
+
+
 def test_an_h5ad_file_is_annotated(files, tmp_path):
     anndata = pytest.importorskip("anndata")
     folder, _ = files
@@ -88,6 +163,26 @@ def test_an_h5ad_file_is_annotated(files, tmp_path):
     assert found.obs["semfs_probability"].between(0, 1).all()
     assert_array_equal(found.obs["donor"], "d1")
     assert_array_equal(found.X, cells.X)
+
+
+def test_labels_of_an_h5ad_file_stay(files, mixed, tmp_path):
+    anndata = pytest.importorskip("anndata")
+    folder, _ = files
+    genes = mixed.drop(columns=["type", "donor"])
+    genes.index = [f"cell {i}" for i in range(len(genes))]
+    obs = pd.DataFrame({"type": pd.Categorical(mixed["type"])}, index=genes.index)
+    anndata.AnnData(genes, obs=obs).write_h5ad(tmp_path / "cells.h5ad")
+    out = tmp_path / "annotated.h5ad"
+    arguments = ["--label", "type", "-o", out]
+    done = run("predict", folder / "panel.npz", tmp_path / "cells.h5ad", *arguments)
+    assert done.exit_code == 0, done.output
+    found = anndata.read_h5ad(out).obs
+    given = mixed["type"].notna().to_numpy()
+    assert_array_equal(found["semfs_class"][given].astype(str), mixed["type"][given])
+    assert_array_equal(found["semfs_probability"].isna(), given)
+    assert_array_equal(found["semfs_second"].isna(), given)
+    expected = load(folder / "panel.npz").predict(genes[~given])
+    assert_array_equal(found["semfs_class"][~given].astype(str), expected)
 
 
 def test_missing_features_are_refused_or_ignored(files, tmp_path):

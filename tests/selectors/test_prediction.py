@@ -433,3 +433,18 @@ def test_a_fit_to_sums_is_calibrated_without_noise(problem):
     selector = SemFS(6, A).fit_moments(Moments.from_data(X, y))
     P = selector.predict_proba(X_new)
     assert_allclose(P.sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_some_rows_are_predicted_as_if_there_were_no_others(problem, fitted, together):
+    X = np.vstack([problem[2][0], problem[3][0]])
+    rows = np.zeros(len(X), dtype=bool)
+    rows[len(problem[2][0]) :: 2] = True
+    labels, shares = fitted.predict_top(X, rows=rows, together=together)
+    expected = fitted.predict_top(X[rows], together=together)
+    assert_array_equal(labels, expected[0])
+    assert_allclose(shares, expected[1])
+    with pytest.raises(ValueError, match="rows has 3 values, but X has another length"):
+        fitted.predict_top(X, rows=[True, False, True])
+    with pytest.raises(ValueError, match="rows has .* but X has another length"):
+        fitted.predict_top(X[:-1], rows=rows)
