@@ -67,7 +67,8 @@ USUAL_METHODS = "semfs-described,semfs,markers,variance,random"
 DESIGNED = (
     "Panels from files may have an unfair advantage: they could have been designed with "
     "samples of the classes that are hidden from the methods. At fewer features than it has, "
-    "a panel stands for its first ones; if its order means nothing, compare it at its full size."
+    "a panel stands for its first ones. If its order means nothing, compare it at its full "
+    "size."
 )
 #: Failed jobs that are printed one by one.
 MOST_FAILURES = 10
