@@ -13,6 +13,7 @@ from problems import make_problem
 from semfs import SemFS, save
 from semfs import load as load_selector
 from semfs.datasets import load_sample
+from semfs.lab.panels import read_panel
 from semfs.panel import CELLS, panel_report
 
 pd = pytest.importorskip("pandas")
@@ -334,10 +335,57 @@ def test_the_price_of_a_group_is_listed_once():
     selector = SemFS(None, groups=groups, costs={"a": 5, "b": 2, "c": 2}, budget=7).fit(X, y)
     listed = panel_report(selector, n_bootstraps=0).table()
     assert listed["cost"].sum() == 7.0
-    bought = listed.groupby("group")["cost"].sum().to_dict()
+    bought = listed.set_index("group")["cost"].to_dict()
     assert bought["a"] == 5.0
-    assert len(bought) == 2
-    assert listed["cost"].isna().sum() == len(listed) - 2
+    assert len(bought) == len(listed) == 2
+
+
+def sensors():
+    """Six sensors of three channels each, and prices; the first three sensors are good."""
+    rng = np.random.default_rng(1)
+    y = np.tile(np.arange(6), 30)
+    levels = rng.normal(size=(6, 6)) * [3, 2, 1.5, 0.3, 0.2, 0.1]
+    names = [f"s{j // 3}_ch{j % 3}" for j in range(18)]
+    X = np.repeat(levels[y], 3, axis=1) + rng.normal(size=(180, 18))
+    groups = {name: name.partition("_")[0] for name in names}
+    return pd.DataFrame(X, columns=names), y, groups, {f"s{j}": 4.0 + j for j in range(6)}
+
+
+def test_groups_have_a_row_each_with_price_and_worth(tmp_path):
+    X, y, groups, costs = sensors()
+    rules = {"groups": groups, "costs": costs, "budget": 20}
+    selector = SemFS(None, **rules).fit(X, y)
+    report = panel_report(selector, n_bootstraps=0)
+    found = report.groups()
+    gains = pd.Series(selector.scores_, X.columns)[selector.get_feature_names_out()]
+    assert_allclose(found["gain"], gains.groupby(groups).sum()[found.index])
+    assert found["cost"].to_dict() == {name: costs[name] for name in found.index}
+    assert found["cost"].sum() <= 20
+    assert found["share"].sum() == pytest.approx(1.0)
+    for name, worth in found["worth"].items():
+        without = SemFS(None, exclude=[name], **rules).fit(X, y)
+        true = 1.0 - selector.objective_[-1] / without.objective_[-1]
+        assert worth == pytest.approx(true, abs=1e-6)
+    page, vendor = report.write(tmp_path / "sensors.html")
+    text = page.read_text("utf-8")
+    assert ">The groups</h2>" in text
+    assert "% worse" in text
+    rows = pd.read_csv(vendor)
+    assert rows["group"].tolist() == found.index.tolist()
+    # the list names the channels, so that it can be compared with other selections
+    names, missing = read_panel(vendor, X.columns)
+    assert sorted(names) == sorted(selector.get_feature_names_out())
+    assert not missing
+
+
+def test_the_page_of_a_loaded_selector_does_not_say_what_groups_are_worth(tmp_path):
+    X, y, groups, _ = sensors()
+    fitted = SemFS(2, groups=groups).fit(X, y)
+    loaded = load_selector(save(fitted, tmp_path / "s.npz"))
+    assert panel_report(fitted, X, y, n_bootstraps=0).groups()["worth"].notna().all()
+    report = panel_report(loaded, X, y, n_bootstraps=0)
+    assert report.groups()["worth"].isna().all()
+    assert "% worse" not in report.render()
 
 
 def test_the_page_says_that_rules_held_on_every_bootstrap():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from semfs._typing import PathLike
+from semfs.feature_names import split_names
 from semfs.io.safety import FileError, file_errors, open_existing
 from semfs.validation import did_you_mean, listed
 
@@ -45,7 +46,7 @@ def read_panel(path: PathLike, feature_names: Sequence[str]) -> tuple[list[str],
     delimiter = max(",;\t", key=lambda sign: sum(sign in line for line in lines))
     cells = csv.reader(lines, delimiter=delimiter)
     rows = _selected_rows([[cell.strip() for cell in row] for row in cells])
-    columns = [list(column) for column in zip(*_even(rows))]
+    columns = [_split_groups(list(column), known) for column in zip(*_even(rows))]
     # Of names that contain the delimiter whole lines are names, too.
     if len(rows) == len(lines):
         columns.insert(0, lines)
@@ -76,6 +77,13 @@ def _selected_rows(rows: list[list[str]]) -> list[list[str]]:
         return rows
     chosen = [row for row, value in zip(rows[1:], values) if value == "true"]
     return [rows[0], *chosen]
+
+
+def _split_groups(column: list[str], known: Collection[str]) -> list[str]:
+    """A column of names; in a list of groups, "features" has those of each in one cell."""
+    if column[0].casefold() not in ("features", "genes"):
+        return column
+    return [name for cell in column for name in split_names(cell, known)]
 
 
 def _even(rows: Sequence[Sequence[str]]) -> list[list[str]]:

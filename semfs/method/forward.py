@@ -27,6 +27,7 @@ from semfs.method.exchange import exchange
 from semfs.method.panel import (
     Panel,
     RuleMaker,
+    left_out_decreases,
     relaxed_panels,
     select_panel,
 )
@@ -107,6 +108,8 @@ def forward_selection(
     if wanted.relaxed:
         # How much lower J would be without each rule, judged by columns that were fetched.
         solution = replace(solution, relaxed=relaxed_panels(search, wanted))
+    if wanted.leaves_out:
+        solution = replace(solution, left_out=left_out_decreases(search, wanted))
     if n_swaps and sum(search.decreases) > 0.0:  # otherwise no exchange can help
         # `exchange` returns the final set. Its ranking is a forward selection among them.
         swapped = np.zeros(d, dtype=bool)

@@ -9,7 +9,7 @@ import numpy as np
 
 from semfs._typing import Float64, Indices, Mask
 from semfs.method.columns import ColumnCache, NearCopies
-from semfs.method.demands import Demands
+from semfs.method.demands import Demands, feasible_panel
 from semfs.method.groups import GroupSearch
 from semfs.method.prefetch import TIE_EPS
 from semfs.method.quadratic import Monitor, Quadratic, Relaxed
@@ -25,6 +25,8 @@ BEST_SHARE = 0.5
 #: Features that a rule keeps out, whose Gram columns are fetched with the first batch all the
 #: same, to say what the rule costs. They widen that batch, but need no further pass.
 N_FREED = 64
+#: Selected groups up to which each is left out in turn: one search each.
+MOST_LEFT_OUT = 64
 #: Makes a rule for one search; rules remember what was selected.
 RuleMaker = Callable[[], Rule]
 
@@ -49,6 +51,8 @@ class Panel:
         By the name of a rule, the panel without it.
     freed : mask of shape (d,) or None
         In a panel without a rule, the features that only this rule keeps out.
+    leaves_out : bool
+        Whether to say what the panel is without each of its groups.
     """
 
     n_units: int | None
@@ -58,6 +62,7 @@ class Panel:
     feasible: Mask | None = None
     relaxed: Mapping[str, Panel] = field(default_factory=dict)
     freed: Mask | None = None
+    leaves_out: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -331,6 +336,38 @@ def _without_rule(search: Search, panel: Panel, name: str) -> Relaxed | None:
     best = select_panel(quadratics, caches, small, allowed, forced, copies=copies)
     entered = features[np.array(best.selected, dtype=np.intp)]
     return Relaxed(float(sum(best.decreases)), entered)
+
+
+def left_out_decreases(search: Search, panel: Panel) -> dict[int, float]:
+    """Return how far J falls without each selected group in turn, by the group.
+
+    Only features whose Gram columns were computed already can take its place, so J may fall
+    further. Groups whose place nothing at hand can take under the rules are left out.
+    """
+    unit_of = panel.unit_of
+    if unit_of is None or search.n_selected_units > MOST_LEFT_OUT:
+        return {}
+    at_hand = _at_hand(search, np.zeros_like(search.allowed), unit_of)
+    found = {}
+    for unit in dict.fromkeys(unit_of[search.selected].tolist()):
+        features = at_hand[unit_of[at_hand] != unit]
+        units = np.unique(unit_of[features])
+        small = panel.restricted_to(features, units)
+        if small.n_units is not None and small.n_units > len(units):
+            continue
+        if small.demands is not None:
+            small = replace(small, feasible=feasible_panel(small.demands))
+            if small.feasible is None:
+                continue
+        quadratics = [
+            _restricted(quadratic, cache, features)
+            for quadratic, cache in zip(search.quadratics, search.caches)
+        ]
+        caches = [ColumnCache(quadratic.columns) for quadratic in quadratics]
+        allowed = np.ones(len(features), dtype=bool)
+        best = select_panel(quadratics, caches, small, allowed, search.required[features])
+        found[unit] = float(sum(best.decreases))
+    return found
 
 
 def _at_hand(search: Search, freed: Mask, unit_of: Indices | None) -> Indices:

@@ -91,6 +91,8 @@ class Solution:
         G of the selected features, in the order of their selection, if known.
     relaxed : mapping of str to Relaxed
         By the name of a rule of the panel, what is found without it.
+    left_out : mapping of int to float
+        By the selected group, how far J falls without it, at least.
     objective_start : float
         J when nothing is selected.
     copies : dict of int
@@ -106,6 +108,7 @@ class Solution:
     converged: bool
     gram: Float64 | None = None
     relaxed: Mapping[str, Relaxed] = field(default_factory=dict)
+    left_out: Mapping[int, float] = field(default_factory=dict)
     objective_start: float = float("nan")
     copies: Mapping[int, int] = field(default_factory=dict)
 

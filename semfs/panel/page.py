@@ -11,6 +11,7 @@ from semfs.lab.sections import Panel, Section, Table
 from semfs.panel.words import CELLS
 from semfs.scverse import FEW_SAMPLES
 from semfs.selectors.explanation import Explanation
+from semfs.selectors.rules.panel_rules import percent
 from semfs.selectors.rules.parameters import PANEL_RULES
 from semfs.validation import listed
 
@@ -36,6 +37,7 @@ def panel_sections(report: PanelReport) -> list[Section]:
     """Return the sections of the page, each with its figures and tables."""
     parts = [
         _summary(report),
+        *_group_section(report),
         _feature_section(report),
         _dots(report),
         _coverage(report),
@@ -159,13 +161,53 @@ def _weakest(report: PanelReport) -> str:
     )
 
 
+def _group_section(report: PanelReport) -> list[Section]:
+    """The groups in the order of their entry: what each is for, its price and its worth."""
+    groups = report.groups()
+    if groups is None:
+        return []
+    words = report.words
+    has_costs = "cost" in groups
+    # of a selector that was loaded it is not known
+    has_worth = bool(groups["worth"].notna().any())
+    columns = ["rank", "group", words.features, "share of fit", "what it is for"]
+    if has_costs:
+        columns.append("price")
+    if has_worth:
+        columns.append("fit without it")
+    body: list[list[Any]] = []
+    for rank, row in enumerate(groups.itertuples(), start=1):
+        line: list[Any] = [rank, str(row.Index), len(row.features), f"{row.share:.1%}"]
+        line.append(_signs_kept(row.reason))
+        if has_costs:
+            line.append(f"{row.cost:g}")
+        if has_worth:
+            known = not np.isnan(row.worth)
+            line.append(f"{percent(row.worth)} worse" if known else "–")
+        body.append(line)
+    text = (
+        "In the order of selection. Share of fit: the part of the decrease of the objective, "
+        f"summed over the {words.features} of the group. What it is for: what its best "
+        f"{words.feature} varies with."
+    )
+    if has_worth:
+        text += (
+            " Fit without it: how much worse the fit would be if the group were excluded and "
+            "the best others took its place within the rules; at most so much."
+        )
+    caption = "The groups, best first"
+    return [Section("The groups", [text], Table(caption, columns, body, open=True))]
+
+
 def _feature_section(report: PanelReport) -> Section:
     """The features in the order of their entry, with reasons."""
     words = report.words
     found = report.explanation
-    columns = [
-        "rank",
-        words.feature,
+    groups = report.prices.get("group")
+    columns = ["rank", words.feature]
+    if groups is not None:
+        columns.append("group")
+    columns += [
         "share of fit",
         "varies with",
         "levels",
@@ -180,9 +222,10 @@ def _feature_section(report: PanelReport) -> Section:
     # Cells follow the order of `columns`, which has optional ones in between.
     for rank, row in enumerate(found.features.itertuples(), start=1):
         name = str(row.Index)
-        line: list[Any] = [
-            rank,
-            name,
+        line: list[Any] = [rank, name]
+        if groups is not None:
+            line.append(str(groups[rank - 1]))
+        line += [
             f"{row.share:.1%}",
             _signs_kept(row.carries),
             row.separates,
@@ -203,7 +246,9 @@ def _feature_section(report: PanelReport) -> Section:
         text += f" {words.class_.capitalize()} · batch: their shares of its variance."
     caption = f"The {words.features}, best first"
     title = f"The {words.features}"
-    return Section(title, [text], Table(caption, columns, body, open=True))
+    # With groups, their table comes first, and that of the features is folded.
+    is_open = "group" not in report.prices
+    return Section(title, [text], Table(caption, columns, body, open=is_open))
 
 
 def _copies_of(report: PanelReport, name: str) -> list[tuple[str, str]] | str:

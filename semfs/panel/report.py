@@ -55,6 +55,9 @@ class PanelReport:
         What features, samples and classes are called.
     prices : mapping
         ``group`` and ``cost`` of each selected feature, as far as the selector has them.
+    worth : mapping
+        By the name of a selected group, the share by which the fit would be worse if the group
+        were excluded; empty if that is not known, as of a selector that was loaded.
     """
 
     explanation: Explanation
@@ -70,6 +73,7 @@ class PanelReport:
     command: str = ""
     words: Words = GENERAL
     prices: Mapping[str, Sequence[object]] = field(default_factory=dict)
+    worth: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def features(self) -> list[str]:
@@ -80,10 +84,28 @@ class PanelReport:
         """Return the list for the vendor.
 
         Columns are the feature (called as the words say), ``reason``, ``frequency`` over
-        bootstraps and ``substitutes``, and ``group`` and ``cost`` if there are such rules; the
-        index is the ``rank``. The cost of a whole group stands at the first of its features.
+        bootstraps and ``substitutes``, and ``cost`` if there are costs; the index is the
+        ``rank``. With groups, there is a row for each of them: the column ``group`` is its
+        name, the reason is that of its best feature, and a last column lists its features.
         """
         pandas = import_optional("pandas", "data", what="A panel")
+        groups = self.groups()
+        if groups is not None:
+            substitutes = self.substitutes()
+            listed_groups = {
+                "group": groups.index,
+                "reason": groups["reason"].to_numpy(),
+                "frequency": groups["frequency"].to_numpy(),
+                "substitutes": [
+                    ", ".join(dict.fromkeys(s for name in names for s in substitutes[name]))
+                    for names in groups["features"]
+                ],
+            }
+            if "cost" in groups:
+                listed_groups["cost"] = groups["cost"].to_numpy()
+            listed_groups[self.words.features] = [", ".join(n) for n in groups["features"]]
+            ranks = pandas.RangeIndex(1, len(groups) + 1, name="rank")
+            return pandas.DataFrame(listed_groups, index=ranks)
         found = self.explanation.features
         columns = {
             self.words.feature: self.features,
@@ -94,6 +116,40 @@ class PanelReport:
         }
         ranks = pandas.RangeIndex(1, len(found) + 1, name="rank")
         return pandas.DataFrame(columns, index=ranks)
+
+    def groups(self) -> pd.DataFrame | None:
+        """Return the selected groups in the order of their entry; None without groups.
+
+        The index is the name of the group. Columns are its ``features`` (a list), ``gain`` and
+        ``share`` of the fit, summed over them, the ``reason`` and ``frequency`` of the feature
+        of the largest gain, ``cost`` if there are costs, and ``worth``: how much worse the fit
+        would be if the group were excluded, NaN if that is not known.
+        """
+        if "group" not in self.prices:
+            return None
+        pandas = import_optional("pandas", "data", what="A panel")
+        found = self.explanation.features
+        rows = pandas.DataFrame(
+            {
+                "group": [str(name) for name in self.prices["group"]],
+                "features": self.features,
+                "gain": found["gain"].to_numpy(),
+                "share": found["share"].to_numpy(),
+                "reason": self._reasons(),
+                "frequency": found["frequency"].to_numpy(),
+            }
+        )
+        if "cost" in self.prices:
+            rows["cost"] = pandas.to_numeric(pandas.Series(self.prices["cost"]))
+        of_group = rows.groupby("group", sort=False)
+        groups = of_group[["gain", "share"]].sum()
+        groups.insert(0, "features", of_group["features"].agg(list))
+        best = rows.loc[of_group["gain"].idxmax()].set_index("group")
+        groups = groups.join(best[["reason", "frequency"]])
+        if "cost" in rows:
+            groups["cost"] = of_group["cost"].sum()
+        groups["worth"] = [self.worth.get(name, np.nan) for name in groups.index]
+        return groups
 
     def pairs(self) -> pd.DataFrame:
         """Return all pairs of classes: those that are confused most come first.

@@ -102,6 +102,8 @@ class Fitted:
     copies: Mapping[int, int] = field(default_factory=dict)
     sample: CalibrationSample | None = None  # of the selected features; None: not at hand
     rules: Sequence[str] = ()  # what rules of the panel ruled out, and what they cost
+    #: The share by which J is lower thanks to a selected group, by its label; not saved.
+    worth_of_groups: Mapping[str, float] = field(default_factory=dict)
     ruled_out: Mapping[str, Indices] = field(default_factory=dict)  # features, by the rule
     marks: Mask | None = None  # (C, k), which selected features mark which class
     batches: Any = None  # (B,), batches whose offsets were removed

@@ -70,6 +70,7 @@ class Outcome:
             copies=solution.copies,
             sample=_calibration_sample(moments, selected),
             rules=problem.rules.sentences(solution),
+            worth_of_groups=problem.rules.worth_of_groups(solution),
             ruled_out=problem.candidates.ruled_out,
             marks=problem.rules.levels.markers(selected),
             batches=batches,

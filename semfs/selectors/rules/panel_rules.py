@@ -65,6 +65,21 @@ class PanelRules:
             texts.append(self._with_cost("capacity", text, solution))
         return texts
 
+    def worth_of_groups(self, solution: Solution) -> dict[str, float]:
+        """Return the share by which J is lower thanks to each selected group, at most.
+
+        It is compared with the panel that is found if the group is excluded.
+        """
+        if not solution.left_out:
+            return {}
+        J = float(solution.objective[-1])
+        start = float(solution.objective_start)
+        found = {}
+        for unit, decrease in solution.left_out.items():
+            without = max(start - decrease, np.finfo(float).tiny)
+            found[self._unit_name(unit)] = max(1.0 - J / without, 0.0)
+        return found
+
     def _units(self, selected: Mask) -> Indices:
         """Units of the selected features."""
         assert self.panel is not None
