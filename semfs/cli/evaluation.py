@@ -36,6 +36,7 @@ from semfs.cli.options import (
     level_columns,
     words,
 )
+from semfs.cli.selection import CANDIDATES, EXCLUDE, RARE
 from semfs.io.safety import check_apart
 
 if TYPE_CHECKING:
@@ -70,6 +71,12 @@ DESIGNED = (
     "a panel stands for its first ones. If its order means nothing, compare it at its full "
     "size."
 )
+#: Said of every comparison on a file, for which somebody may have designed a panel.
+UNRULED = (
+    "Of the rules of select and panel, only --candidates, --exclude and --min-cells are applied "
+    "here, to all methods. A panel with other rules (such as --include, --min-per-class, "
+    "--batch or --budget) is not what is compared; give its list with --panel."
+)
 #: Failed jobs that are printed one by one.
 MOST_FAILURES = 10
 
@@ -90,6 +97,9 @@ class Evaluation:
     impute: Annotated[Literal["median"] | None, Option(help=MEDIANS)] = None
     drop: Drop = None
     unseen: Annotated[Names, Option(help=f"Unseen classes. {UNSEEN}")] = None
+    candidates: Annotated[Names, Option(help=CANDIDATES)] = None
+    exclude: Annotated[Names, Option(help=EXCLUDE)] = None
+    min_cells: Annotated[int | None, Option(help=RARE)] = None
     metrics: Annotated[Names, Option("--metric", help=METRIC)] = None
     n_repeats: Annotated[int, Option("--repeats", help=REPEATS)] = 20
     n_splits: Annotated[int | None, Option("--splits", help=SPLITS)] = None
@@ -103,12 +113,13 @@ def evaluate(options: Evaluation) -> None:
     """Cluster the unseen classes of a data set with the features that each method selects.
 
     Your own file needs `--label` and `--attributes`, except an `.npz` file that holds them as
-    arrays y and A. Without `--unseen`, the unseen classes
-    are those that the data set names, or random ones (`--splits` times). `--panel` adds a
-    list of features in a file to the comparison. If classes are described, unseen classes
-    are also predicted from their descriptions, among themselves and together with the seen
-    classes. The page (`--out`) shows the recall of each class, confusions, and what is lost
-    when features fail.
+    arrays y and A. Without `--unseen`, the unseen classes are those that the data set names,
+    or random ones (`--splits` times). `--panel` adds a list of features in a file to the
+    comparison. `--candidates`, `--exclude` and `--min-cells` hold for all methods; other
+    rules of `select` are not applied. If classes are described, unseen classes are also
+    predicted from their descriptions, among themselves and together with the seen classes.
+    The page (`--out`) shows the recall of each class, confusions, and what is lost when
+    features fail.
 
     Example: `semfs evaluate cells.h5ad --label cell_type --attributes cl --splits 5`
     """
@@ -144,6 +155,8 @@ def evaluate(options: Evaluation) -> None:
         verbose=True,
         **given(options, "n_splits", "n_repeats", "n_jobs", "seed"),
     )
+    if Path(options.data).exists():
+        notes.append(UNRULED)
     # notes on panels come first: they concern every score below
     summary.notes[:0] = notes
     # `print`: rich would write escape codes or wrap lines that scripts parse
@@ -195,6 +208,7 @@ def _open(options: Evaluation) -> Any:
     """Return the data set, a known one or a file."""
     from semfs.io.registry import is_data_path
     from semfs.lab.data import open_data
+    from semfs.lab.restricted import restricted
 
     path = Path(options.data)
     reading = given(options, "label", "attributes", "unseen", "layer", "normalize")
@@ -211,7 +225,8 @@ def _open(options: Evaluation) -> Any:
     else:
         # `open_data` refuses them with a reason: they are for files.
         reading |= given(options, "drop", "impute")
-    return replace(open_data(options.data, **reading), scale=options.scale)
+    data = replace(open_data(options.data, **reading), scale=options.scale)
+    return restricted(data, **given(options, "candidates", "exclude", "min_cells"))
 
 
 def parse_sizes(text: str) -> list[float]:

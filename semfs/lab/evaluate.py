@@ -24,6 +24,8 @@ from semfs.lab.runner import KS, Protocol, make_runner
 from semfs.lab.splits import Splits, class_splits, random_splits
 from semfs.lab.store import Row, Store
 from semfs.lab.zero_shot import is_described
+from semfs.scverse import FEW_SAMPLES
+from semfs.validation import listed
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -208,6 +210,14 @@ def _notes_on_data(data: ZeroShotDataset, ks: Sequence[int]) -> list[str]:
     if not data.scale and share > DOMINANT_SHARE:
         name = data.feature_names[variances.argmax()]
         notes.append(f"{name} has {share:.0%} of the variance. If units differ, use --scale.")
+    sizes = {label: int((data.y == label).sum()) for label in data.classes.tolist()}
+    rare = [f"{label} ({size})" for label, size in sizes.items() if size < FEW_SAMPLES]
+    if rare:
+        notes.append(
+            f"{len(rare)} classes have fewer than {FEW_SAMPLES} samples: {listed(rare)}. Where "
+            "they are unseen, their recall is mostly chance, and counts as much as that of a "
+            f"large class. Leave them out with --min-cells {FEW_SAMPLES}."
+        )
     if ks[-1] > data.X.shape[1]:
         notes.append(
             f"{data.name} has {data.X.shape[1]} features; larger numbers "

@@ -41,6 +41,7 @@ def find_method(name: str | BaseEstimator | Method) -> Method:
         return name
     if not isinstance(name, str):
         return _user_method(type(name).__name__, name)
+    name = OTHER_NAMES.get(name, name)
     if name in METHODS:
         return METHODS[name]
     return _user_method(name, _import_selector(name))
@@ -195,5 +196,8 @@ def _methods() -> list[Method]:
         _semfs("semfs-alternating", "SemFS alternating", solver="alternating"),
     ]
 
+
+#: What scanpy calls the methods that it has, too.
+OTHER_NAMES = {"rank_genes_groups": "markers", "highly_variable_genes": "hvg"}
 
 METHODS: dict[str, Method] = {method.name: method for method in _methods()}

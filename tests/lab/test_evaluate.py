@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 from scipy.io import mmwrite
 from scipy.sparse import coo_array, csr_array
 from sklearn.feature_selection import SelectKBest
@@ -16,6 +17,8 @@ from semfs.cli import app
 from semfs.datasets import ZeroShotDataset, load_sample
 from semfs.lab.data import open_data
 from semfs.lab.evaluate import evaluate
+from semfs.lab.methods import find_method
+from semfs.lab.restricted import restricted
 from semfs.lab.splits import SplitData
 
 
@@ -45,6 +48,45 @@ def test_ones_own_selectors_are_evaluated_on_the_classes_named(sample):
     selector = SemFS(5, attributes=sample.attributes, gamma=1.0).fit(split.X, split.y)
     assert by_name["SemFS"]["features"] == split.names_of(selector.order_[:5])
     assert len({row["acc"] for row in rows if row["label"].startswith("Select")}) == 1
+
+
+def test_all_methods_obey_candidates_exclusions_and_the_least_number_of_samples(sample):
+    names = sample.feature_names.tolist()
+    allowed = [name for name in names[:30] if name not in names[2:4]]
+    rare = sample.seen[0]
+    few = np.flatnonzero(sample.y == rare)[3:]
+    kept = np.setdiff1d(np.arange(len(sample.y)), few)
+    data = replace(sample, X=sample.X[kept], y=sample.y[kept])
+    with pytest.warns(UserWarning, match=rf"fewer than 4 samples: {rare} \(3\)"):
+        found = restricted(data, candidates=names[:30], exclude=names[2:4], min_cells=4)
+    assert found.feature_names.tolist() == allowed
+    assert rare not in found.classes
+    assert rare in found.attributes.index  # described, as a class without samples
+    by_hand = data.X[:, np.isin(names, allowed)][data.y != rare]
+    assert_allclose(found.X, by_hand)
+    rows, _ = evaluate(found, ["semfs", "variance"], ks=[5], n_repeats=1, n_jobs=1)
+    for row in rows:
+        assert set(row["features"]) <= set(allowed)
+    with pytest.raises(ValueError, match="exclude leaves no feature"):
+        restricted(sample, exclude=["re:."])
+    with (
+        pytest.warns(UserWarning, match="fewer than 100000"),
+        pytest.raises(ValueError, match="min_cells is 100000, and no class"),
+    ):
+        restricted(sample, min_cells=100000)
+
+
+def test_unseen_classes_of_few_samples_are_noted(sample):
+    rare = sample.unseen[0]
+    kept = np.setdiff1d(np.arange(len(sample.y)), np.flatnonzero(sample.y == rare)[2:])
+    data = replace(sample, X=sample.X[kept], y=sample.y[kept])
+    _, summary = evaluate(data, ["variance"], ks=[5], n_repeats=1, n_jobs=1)
+    assert any(f"fewer than 5 samples: {rare} (2)" in note for note in summary.notes)
+
+
+def test_names_of_scanpy_mean_the_same_methods():
+    assert find_method("rank_genes_groups") is find_method("markers")
+    assert find_method("highly_variable_genes") is find_method("hvg")
 
 
 def test_without_named_classes_there_are_random_splits_of_the_classes():
