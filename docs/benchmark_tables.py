@@ -19,6 +19,7 @@ import numpy as np
 import reliability
 from evidence import table
 from module_table import module_table
+from published_table import published_table
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 DOCS = Path(__file__).parent
@@ -90,7 +91,7 @@ def tables() -> dict[str, str]:
         "predict-proposed": ("predict", _with_source(reliability.proposed_table)),
     }
     texts = {name: _text(file, table) for name, (file, table) in made.items()}
-    return texts | {"modules": module_table()}
+    return texts | {"modules": module_table(), "as-published": published_table()}
 
 
 def readme_with_tables() -> str:

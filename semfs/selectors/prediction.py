@@ -147,11 +147,16 @@ class ClassPredictor:
             place = others[0]
             row = rows[place]
             j = int(differences[place].argmax())
+            advice = "Use the same description, or give another class another label."
+            if labels == list(range(len(labels))):
+                advice = (
+                    "Row r of an array belongs to the integer label r; for other labels, pass "
+                    "a frame or a mapping."
+                )
             raise ValueError(
                 f"class_table describes the seen class {labels[row]!r} by "
                 f"{self.table.names[j]!r} = {table.values[row, j]:g}, but the selector was "
-                f"fitted with {fitted[place, j]:g}. Use the same description, or give another "
-                "class another label."
+                f"fitted with {fitted[place, j]:g}. {advice}"
             )
         return position
 

@@ -25,6 +25,7 @@ from semfs.selectors.rules.panel_rules import PanelRules
 from semfs.selectors.seen_objective import attribute_targets, seen_objective
 from semfs.selectors.solving import solve
 from semfs.selectors.training_checks import (
+    check_one_row_per_class,
     check_two_classes,
     warn_of_constant_attributes,
     warn_of_dominant_features,
@@ -61,6 +62,7 @@ class Problem:
         check_two_classes(moments)
         table = align_attributes(params.attributes, moments.classes)
         if params.attributes is not None:
+            check_one_row_per_class(params.attributes, moments)
             warn_of_constant_attributes(table)
             check_range_of_attributes(moments, table.values)
         targets, basis = attribute_targets(params, table)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from semfs._typing import Float64
+from semfs._typing import AttributesLike, Float64
 from semfs.attributes import AttributeTable, constant_attributes
 from semfs.feature_names import feature_name
 from semfs.method.moments import Moments
 from semfs.selectors.parameters import MethodParameters
-from semfs.validation import ParameterWarning, listed, warn_user
+from semfs.validation import ParameterError, ParameterWarning, listed, warn_user
 
 #: Share of the total variance beyond which a few features are named: their unit may differ.
 DOMINANT_VARIANCE = 0.95
+#: A table with fewer rows for each seen class is taken as a table of classes.
+MANY_ROWS = 2
 #: At most so many features are named, out of at least so many times their number: of few
 #: features it is nothing special that some have most of the variance.
 MOST_DOMINANT = 3
@@ -26,6 +28,41 @@ def check_two_classes(moments: Moments) -> None:
     if len(moments.classes) < 2:
         only = moments.classes.tolist()[0]
         raise ValueError(f"y has only one class ({only!r}). Pass rows of at least two.")
+
+
+def check_one_row_per_class(attributes: AttributesLike, moments: Moments) -> None:
+    """Raise or warn if a table without labels seems to have a row per sample, or per attribute.
+
+    Row r of an array describes the class of label r. An array of another layout can have
+    enough rows, too, and then classes get descriptions that are not theirs.
+    """
+    # The keys of a mapping were written as labels.
+    if isinstance(attributes, Mapping):
+        return
+    table = AttributeTable.from_any(attributes)
+    n_rows, n_attributes = table.values.shape
+    n_classes = len(moments.classes)
+    labels = moments.classes.tolist()
+    if table.classes.tolist() != list(range(n_rows)) or n_rows < MANY_ROWS * n_classes:
+        return
+    if n_rows == moments.counts.sum():
+        n_different = len(np.unique(table.values, axis=0))
+        message = f"has {n_rows} rows, as many as there are samples. "
+        if n_different <= n_classes:
+            message += (
+                f"Only {n_different} of them differ. One row per class is expected, so pass "
+                "the table itself, not its rows by label."
+            )
+            raise ParameterError("attributes", message)
+        message += "One row per class is expected: row r belongs to the integer label r."
+        warn_user(ParameterWarning("attributes", message))
+    elif n_rows > n_attributes > max(labels):
+        message = (
+            f"has {n_rows} rows and {n_attributes} columns, and the largest label in y is "
+            f"{max(labels)}. If a row is an attribute and a column a class, transpose it: row "
+            "r belongs to the integer label r."
+        )
+        warn_user(ParameterWarning("attributes", message))
 
 
 def warn_of_constant_attributes(table: AttributeTable) -> None:

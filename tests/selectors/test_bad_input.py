@@ -9,6 +9,7 @@ from problems import make_problem
 from semfs import SemFS, SemFSCV
 from semfs.baselines import L20ALM
 from semfs.evaluation import cluster_scores
+from semfs.validation import ParameterError, ParameterWarning
 
 pd = pytest.importorskip("pandas")
 X, Y, A = make_problem(d=6)
@@ -274,3 +275,56 @@ def test_attributes_out_of_the_range_of_float32_samples_are_refused():
     SemFS(2, attributes=1e-40 * A).fit(X.astype(np.float64), y)
     with pytest.raises(ValueError, match=r"attributes go up to \S+e-\d+\. Rescale"):
         SemFS(2, attributes=1e-40 * A).fit(X.astype(np.float32), y)
+
+
+# ---- tables of another layout ----------------------------------------------------------------
+
+
+@pytest.fixture
+def numbered():
+    """Samples of classes 0 to 7, and an array (12, 20) that describes twelve classes."""
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(12, 20))
+    y = np.arange(80) % 8
+    return A[y, :6] + rng.normal(size=(80, 6)), y, A
+
+
+def test_a_table_with_a_row_per_sample_is_refused(numbered):
+    X, y, A = numbered
+    message = "attributes has 80 rows, as many as there are samples. Only 8 of them differ."
+    for per_sample in (A[y], pd.DataFrame(A[y])):
+        with pytest.raises(ParameterError, match=message):
+            SemFS(2, attributes=per_sample).fit(X, y)
+    own = np.random.default_rng(1).normal(size=(80, 20))
+    with pytest.warns(ParameterWarning, match="80 rows, as many as there are samples"):
+        SemFS(2, attributes=own).fit(X, y)
+
+
+def test_a_transposed_table_is_noticed(numbered):
+    X, y, A = numbered
+    message = "has 20 rows and 12 columns, and the largest label in y is 7. .* transpose it"
+    with pytest.warns(ParameterWarning, match=message):
+        SemFS(2, attributes=A.T).fit(X, y)
+
+
+@pytest.mark.filterwarnings("error")
+def test_tables_of_many_classes_are_taken_as_they_are(numbered):
+    X, y, A = numbered
+    SemFS(2, attributes=A).fit(X, y)
+    of_many = np.random.default_rng(1).normal(size=(100, 5))
+    SemFS(2, attributes=of_many).fit(X, y)
+    # Whoever writes labels means them.
+    SemFS(2, attributes=dict(enumerate(A.T))).fit(X, y)
+
+
+def test_an_array_of_unseen_classes_alone_is_answered_with_the_form_that_has_labels(numbered):
+    X, y, A = numbered
+    selector = SemFS(2, attributes=A).fit(X, y)
+    with pytest.raises(ValueError, match="Row r of an array belongs to the integer label r; "):
+        selector.predict(X, A[8:])
+    assert set(selector.predict(X, {label: A[label] for label in range(8, 12)})) <= {
+        8,
+        9,
+        10,
+        11,
+    }

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from sklearn.datasets import load_digits
 
-from problems import OLD_DEFAULTS, make_described_problem, make_problem
+from problems import OLD_DEFAULTS, make_described_problem, make_problem, naive_greedy
 from semfs import AS_PUBLISHED, Moments, SemFS, SemFSCV
 from semfs.datasets import load_sample
 from semfs.method.columns import NearCopies
@@ -287,3 +287,24 @@ def test_the_number_of_new_classes_may_be_that_of_the_table():
     with pytest.raises(ParameterError, match='n_new_classes is "table", but the table'):
         SemFS(5, n_new_classes="table").fit(X, y, X_unlabeled=X_new)
     SemFS(5, n_new_classes="table").fit(X, y)  # without unlabeled samples it is not needed
+
+
+# ---- as published ------------------------------------------------------------------------
+
+
+def test_the_published_parameters_with_forward_selection_solve_the_problem_of_the_paper():
+    X, y, A = make_problem()
+    selector = SemFS(4, attributes=A, **{**AS_PUBLISHED, "solver": "direct"}).fit(X, y)
+    order, J = naive_greedy(X, y, A, 4, alpha=1.0, gamma=0.1)
+    assert_array_equal(selector.order_[:4], order)
+    assert_allclose(selector.objective_, J)
+
+
+def test_the_published_step_stops_at_once_unless_tol_is_0():
+    sample = load_sample("lining")
+    X, y, _, _ = sample.split()
+    stopped = SemFS(5, attributes=sample.attributes, **AS_PUBLISHED).fit(X, y)
+    assert len(stopped.objective_) == 1
+    whole = SemFS(5, attributes=sample.attributes, **AS_PUBLISHED, tol=0).fit(X, y)
+    assert len(whole.objective_) == SemFS().max_iter
+    assert (np.diff(whole.objective_) < 0).all()
