@@ -56,7 +56,8 @@ def _paragraphs(text: str) -> str:
 
 
 def _options(command: Any) -> str:
-    lines = ["| option | meaning |", "|---|---|"]
+    """Tables of the options, one for each group."""
+    groups: dict[str | None, list[str]] = {None: []}  # those without a group come first
     for parameter in command.params:
         if parameter.name == "help":
             continue
@@ -64,8 +65,15 @@ def _options(command: Any) -> str:
         if _is_argument(parameter):
             names = [_argument(parameter)]
         shown = ", ".join(f"`{name}`" for name in names)
-        lines.append(f"| {shown} | {_help(parameter)} |")
-    return "\n".join(lines) if len(lines) > 2 else "No options."
+        row = f"| {shown} | {_help(parameter)} |"
+        groups.setdefault(getattr(parameter, "rich_help_panel", None), []).append(row)
+    head = "| option | meaning |\n|---|---|"
+    tables = []
+    for group, rows in groups.items():
+        title = f"**{group}**\n\n" if group else ""
+        if rows:
+            tables.append("\n".join([f"{title}{head}", *rows]))
+    return "\n\n".join(tables) or "No options."
 
 
 def _help(parameter: Any) -> str:

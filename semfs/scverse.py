@@ -343,9 +343,8 @@ def store_columns(genes: GeneMatrix, columns: Mapping[str, np.ndarray]) -> None:
 def warn_of_other_names() -> None:
     """Warn that genes of raw and of X have no name in common."""
     message = (
-        ": no gene of raw has the name of a gene in var, "
-        "so the results are in raw.var only. "
-        "Name the column of raw.var that holds the names used in var."
+        ": no gene in raw.var has the name of a gene in var, so the results are written to "
+        "raw.var only. Set it to the column of raw.var that holds the names used in var."
     )
     warn_user(ParameterWarning("gene_symbols", message))
 
@@ -374,7 +373,7 @@ def without_rare_classes(
     shown = listed([f"{labels.classes[c]} ({counts[c]})" for c in rare])
     found = f": {len(rare)} classes have fewer than {limit} samples: {shown}."
     if min_samples is None:
-        remedy = f"Each counts as much as a large class. Set it to {limit} to leave them out."
+        remedy = f"Each counts as much as a large class. Use {limit} to leave them out."
         warn_user(ParameterWarning(parameter, f"{found} {remedy}"))
         return labels
     problem = ParameterWarning(parameter, f"{found} Their samples are not used.")

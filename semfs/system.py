@@ -66,7 +66,7 @@ def parse_size(size: float | str) -> int:
     if isinstance(size, (int, float)) and size >= 1:
         return int(size)
     found = re.fullmatch(r"([0-9.]+) *([kmg])(i?)b", str(size).strip().lower())
-    message = f'memory is {size!r}; give bytes, or text such as "512MB".'
+    message = f'memory must be a number of bytes, or text such as "512MB", got {size!r}.'
     if found is None:
         raise ValueError(message)
     number, unit, binary = found.groups()

@@ -233,8 +233,8 @@ def counted(n: int, noun: str) -> str:
 MOST_COLUMNS = 20
 #: What to do about missing values.
 FILL_GAPS = (
-    'Fill the gaps (missing_values="class-mean" of SemFS does; on the command line, '
-    "--impute), or drop these rows or columns."
+    'Fill the gaps, for example with missing_values="class-mean", or drop these rows or '
+    "columns."
 )
 #: The same for samples that a fitted selector is applied to.
 FILL_TO_PREDICT = (
@@ -293,8 +293,8 @@ def refuse_nonfinite(X: Any, what: str) -> None:
     found = "NaN" if np.isnan(stored.data).any() else "infinity"
     columns = np.unique(stored.coords[1][wrong]).tolist()
     raise ValueError(
-        f"{what} contain {found}: {wrong.sum()} values in columns {listed(columns)}, counting "
-        f"from 0. {FILL_GAPS}"
+        f"{what} contain {found}: {wrong.sum()} values in columns {listed(columns)} (counting "
+        f"from 0). {FILL_GAPS}"
     )
 
 

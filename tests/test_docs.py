@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("pandas")
 pytest.importorskip("typer")
 import typer
+from index_readme import for_index
 from typer.testing import CliRunner
 
 import semfs
@@ -120,9 +121,11 @@ def test_every_command_in_the_pages_is_one_that_exists():
 
 def test_every_public_name_is_in_the_api_reference():
     text = (DOCS / "api.rst").read_text("utf-8")
-    for module in (semfs, semfs.baselines, semfs.evaluation):
+    modules = ("baselines", "evaluation", "attributes", "datasets", "scverse", "select")
+    for module in (semfs, *(importlib.import_module(f"semfs.{name}") for name in modules)):
         missing = [name for name in module.__all__ if f"   {name}\n" not in text]
-        assert missing in ([], ["AS_PUBLISHED"]), module.__name__
+        # Constants have no page of their own.
+        assert [name for name in missing if not name.isupper()] == [], module.__name__
     assert ".. data:: AS_PUBLISHED" in text
 
 
@@ -633,3 +636,12 @@ def test_every_cell_of_the_evidence_was_measured():
     assert len(raw) == len(parts[0]) * len(parts[1]) * len(parts[2]) * len(parts[3])
     assert len(parts[1]) == 10
     assert all(0.0 <= row[s] <= 1.0 for row in rows for s in ("acc", "nmi", "seen_knn"))
+
+
+@pytest.mark.parametrize("source", [None, "https://example.org/semfs/"])
+def test_the_readme_of_the_package_has_no_dead_link(source):
+    text = for_index((ROOT / "README.md").read_text("utf-8"), source)
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
+    assert [target for target in targets if not re.match(r"https?:|#", target)] == []
+    assert ("![" in text) == (source is not None)
+    assert "Limitations" in text  # the text of a link stays

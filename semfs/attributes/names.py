@@ -53,7 +53,7 @@ def clean_name(name: str) -> str:
 
 
 def read_names(source: str) -> list[str] | dict[str, str]:
-    """Return class names from text or from a file; with a description each if it has them.
+    """Return class names from text or a file, or a mapping of names to their descriptions.
 
     Names in text are separated by commas, or by semicolons if there are any. Commas inside
     quotes belong to a name.
@@ -144,8 +144,8 @@ def _descriptions(path: Path, lines: dict[int, list[str]], separator: str) -> di
     for number, row in lines.items():
         if len(row) != 2 or not all(row):
             raise FileError(
-                f"{path}, line {number} needs a name, a {word} and a description; put it in "
-                f"quotes if it has a {word} of its own."
+                f"{path}, line {number} must hold a name, a {word} and a description. Put text "
+                f"that contains a {word} in quotes."
             )
     names = [row[0] for row in lines.values()]
     check_distinct(names, f"{path} names class {{}} twice.", FileError)
@@ -160,7 +160,7 @@ def _corrected_template(path: Path, lines: dict[int, list[str]]) -> dict[str, st
     """
     rows = list(lines.values())[1:]
     if not rows:
-        raise FileError(f"{path} has a header only; a label per line was expected.")
+        raise FileError(f"{path} holds only a header; one label per line was expected.")
     found = {}
     without = []
     for row in rows:

@@ -69,7 +69,7 @@ def attributes_from_ontology(
     F:3   0.0
     """
     if isinstance(terms, str) or not isinstance(terms, Iterable):
-        raise TypeError(f"terms must be a list of classes, such as ['B cell']; got {terms!r}.")
+        raise TypeError(f"terms must be a list of classes, such as ['B cell'], got {terms!r}.")
     if isinstance(terms, Mapping):
         names = [str(term) for term in terms.values()]
         labels = list(terms)
@@ -85,8 +85,8 @@ def attributes_from_ontology(
     table = _ancestor_table(ids, known, keep_given=own)
     if table.empty:
         raise ValueError(
-            f"{source}: no ancestor separates the {len(labels)} classes. Give more, or keep "
-            "their own terms: own=True."
+            f"{source}: the {len(labels)} classes have the same ancestors, which do not "
+            "separate them. Give more classes, or add the term of each class: own=True."
         )
     return table.set_axis(labels, axis=0)
 

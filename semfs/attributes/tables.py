@@ -175,7 +175,7 @@ def align_attributes(
 
 
 def attributes_of(classes: Iterable[Label], source: PathLike) -> pd.DataFrame:
-    """Return descriptions of classes (C, m) as a frame: a table in a file, or by their names.
+    """Return the descriptions of classes (C, m) as a frame, from a file or from their names.
 
     ``source`` is a file for `read_attributes`; "names" for `encode_class_names` of the labels;
     "cl" (the Cell Ontology) or an .obo, .owl or .json file for `attributes_from_ontology`; or
@@ -258,11 +258,13 @@ def _as_matrix(rows: npt.ArrayLike) -> Float64:
         values = np.array(rows, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"attributes must be numeric, one row of the same length per class: {error}. "
-            "Encode text as numbers, or drop it; classes are the index (set_index)."
+            f"attributes must hold numbers, one row of the same length per class ({error}). "
+            "Encode or drop columns of text, and make the classes the index (set_index)."
         ) from error
     if values.ndim != 2 or values.size == 0:
-        raise ValueError(f"attributes needs the same length per class, got {values.shape}.")
+        raise ValueError(
+            f"attributes must hold one row of numbers per class, got shape {values.shape}."
+        )
     return values
 
 
@@ -271,7 +273,9 @@ def _checked(parts: _Parts) -> AttributeTable:
     values, given_labels, names = parts
     labels = [item.item() if isinstance(item, np.generic) else item for item in given_labels]
     if not all(isinstance(label, Hashable) for label in labels):
-        raise ValueError("attributes has a class label that is not hashable. Use text.")
+        raise ValueError(
+            "attributes has a class label that is not hashable. Use text or whole numbers."
+        )
     check_distinct(
         labels,
         "attributes has more than one row for class {}. Keep one row per class, for example "

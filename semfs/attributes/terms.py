@@ -73,13 +73,15 @@ def ancestors(id_: str, terms: Terms) -> set[str]:
 
 
 def _no_part_of(path: Path) -> FileError:
-    return FileError(f"{path} declares no relation part_of. Leave part_of=False.")
+    return FileError(
+        f"{path} has no part_of relations. Leave out part_of, or give another file."
+    )
 
 
 def _incomplete(path: Path, parent: str) -> FileError:
     return FileError(
-        f"{path}: {parent!r} is the parent of a class, but is not in the file. Take the "
-        "complete file, not one that imports others."
+        f"{path}: {parent!r} is the parent of a class, but is not in the file. Use the "
+        "complete ontology; files that import others are not enough."
     )
 
 
@@ -90,7 +92,8 @@ def _cell_ontology(part_of: bool) -> Terms:
     """Return the Cell Ontology that the package cellxgene-ontology-guide contains."""
     if part_of:
         raise ValueError(
-            'ontology="cl" has no part_of relations. Give a file: ontology="cl.obo".'
+            "the packaged Cell Ontology ('cl') has no part_of relations. Give a file, such as "
+            "cl.obo."
         )
     guide = import_optional(
         "cellxgene_ontology_guide.ontology_parser",

@@ -97,7 +97,10 @@ class Baseline(RankingSelector):
         self.classes_ = classes
         largest = np.abs(table.values).max()
         if 0.0 < largest < COMPUTABLE[0]:
-            raise ValueError(f"attributes go up to {largest:.0e}. Rescale them.")
+            raise ValueError(
+                f"The largest attribute is {largest:.0e}, which is too small. Rescale "
+                "attributes."
+            )
         return Training(checked, constant, codes, table.values)
 
     def _check_numbers(self, X: Floats, constant: Mask) -> None:
@@ -113,15 +116,15 @@ class Baseline(RankingSelector):
         largest = float(max(X.max(), -X.min()))
         if not low <= largest <= high:
             raise ValueError(
-                f"The largest entry of X is {largest:.1e}, but {name} and its parameters "
-                f"are made for {low:.0e} to {high:.0e}. Rescale X, as by StandardScaler."
+                f"The largest value of X is {largest:.1e}, but {name} needs one between "
+                f"{low:.0e} and {high:.0e}. Rescale X, for example to unit variance."
             )
 
     def _breakdown(self, what: str) -> str:
         return (
-            f"{type(self).__name__} {what}: numbers differ too much in size for floating "
-            "point. Rescale X, as by StandardScaler, and attributes; "
-            "keep parameters near defaults."
+            f"{type(self).__name__} {what}, because the numbers differ too much in size for "
+            "floating point. Rescale X and the attributes, for example to unit variance, and "
+            "use parameters closer to the defaults."
         )
 
     def _scores(self, data: Training) -> Floats:

@@ -49,7 +49,8 @@ class LassoSelector(Baseline):
     fit_intercept, standardize : bool, default=True
         Center X and T; divide columns by their standard deviation.
     tol : float or None, default=None
-        Relative duality gap at which to stop. None is 1e-12, or 1e-4 for over 10⁶ entries.
+        Relative duality gap at which to stop. None means 1e-12, or 1e-4 if X has more than 10⁶
+        entries.
     max_iter : int, default=10_000
 
     Attributes

@@ -31,8 +31,8 @@ LANCZOS_TOL = 1e-8
 SMALLEST_WEIGHT = 1e-200
 #: Why a graph of neighbors cannot be made.
 NO_DISTANCES = (
-    "All distances between samples of X are lost in rounding: its columns are too far "
-    "from 0 for their spread. Center X, as by StandardScaler."
+    "The values of X are so far from 0 that distances between samples are lost in rounding. "
+    "Center X."
 )
 #: Eigenvalues below this are zero: their eigenvectors say nothing of the graph.
 SMALLEST_EIGENVALUE = 1e-6
@@ -288,7 +288,7 @@ def _next_eigenvectors(
         )
     except ArpackNoConvergence as error:
         raise ValueError(
-            f"only {len(error.eigenvalues)} of {n_vectors} eigenvectors of the neighbor graph "
+            f"Only {len(error.eigenvalues)} of {n_vectors} eigenvectors of the neighbor graph "
             "were found. Raise n_neighbors or heat_width, or pass at most 3,000 rows."
         ) from error
     ascending = np.argsort(values)

@@ -111,9 +111,9 @@ class WkNN(Baseline):
         self.n_iter_ = len(self.objective_)
         if not self.weights_.any():
             warn_user(
-                f"The penalties drove all weights to 0 in {self.n_iter_} of {self.max_iter} "
-                "steps; features are ranked by the last slope of the loss. Lower lambda0 "
-                "first."
+                f"All weights became 0 after {self.n_iter_} of {self.max_iter} steps, because "
+                "the penalties are large. Features are ranked by the last gradient of the loss "
+                "instead. Lower the penalties, first of all lambda0."
             )
         return break_ties(self.weights_, -slope)
 

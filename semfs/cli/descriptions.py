@@ -13,19 +13,26 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAMES = (
-    "Class names: a,b,c; a file with one per line, or with name, tab "
+    "Class names, such as a,b,c; a file with one name per line, or with name, tab "
     "(CSV: comma) and description; or a data file, with --label."
 )
-ENCODER = "wordllama, a file of word vectors, model2vec:NAME, or a sentence-transformers model."
+ENCODER = (
+    "Encoder of the names: wordllama, a file of word vectors, model2vec:NAME, or the name of a "
+    "sentence-transformers model."
+)
 ONTOLOGY = (
     "Describe classes by their ancestors in this OBO, OWL or JSON file, "
     "or in 'cl' (Cell Ontology)."
 )
-MARKERS = "A table of class, marker and optional weight, instead of NAMES."
+MARKERS = (
+    "A table with a class, a marker and, optionally, a weight per row; used instead of NAMES."
+)
 PROMPT = "Text around a name, such as 'a photo of a {}'; repeatable."
 PART_OF = "Also use 'part of' relations of the ontology."
 OWN = "Also give each class its own term of the ontology as an attribute."
-TEMPLATE = "Write the best guess of a term for each name here, to be corrected, and stop."
+TEMPLATE = (
+    "Write the best guess of a term for each name to this file, for you to correct, and stop."
+)
 #: Findings about a table that are printed of each kind.
 MOST_FINDINGS = 5
 
@@ -33,7 +40,7 @@ MOST_FINDINGS = 5
 def attributes(
     out: Annotated[
         Path | None,
-        Option("--out", "-o", help="The table: .csv, .tsv or .parquet."),
+        Option("--out", "-o", help="The file for the table: .csv, .tsv or .parquet."),
     ] = None,
     names: Annotated[str | None, Argument(help=NAMES)] = None,
     encoder: Annotated[str, Option("--encoder", "-e", help=ENCODER)] = "wordllama",
@@ -45,17 +52,17 @@ def attributes(
     label: Annotated[str | None, Option("--label", "-l", help=LABEL)] = None,
     template: Annotated[Path | None, Option(help=TEMPLATE)] = None,
 ) -> None:
-    """Describe classes by a text encoder, an ontology or their markers. Writes a table.
+    """Write a table that describes classes, from their names, an ontology or marker lists.
 
-    Labels that are not the names of an ontology need a file of label and term: `--template`
-    writes a first version of it.
+    If your labels are not terms of the ontology, you need a file that gives the term of each
+    label. `--template` writes a first version of it.
 
     Example: `semfs attributes types.csv --ontology cl.obo -o table.csv`
     """
     if (names is None) == (markers is None):
-        raise ValueError("give class names, or --markers FILE instead of them.")
+        raise ValueError("Give either class names or --markers FILE.")
     if (out is None) == (template is None):
-        raise ValueError("give --out FILE for the table, or --template FILE.")
+        raise ValueError("Nothing to write. Give --out FILE, or --template FILE.")
     written = out or template
     # any of these may be a file, which must not be replaced by the result
     check_apart([written], [names, markers, ontology, encoder])
@@ -104,7 +111,7 @@ def _terms(names: str, label: str | None) -> dict[str, str] | list[str]:
 def _write_template(labels: list[str], ontology: str | None, path: Path) -> None:
     """Write a table of label and best guess of its term in the ontology."""
     if ontology is None:
-        raise ValueError("--template needs --ontology FILE, or --ontology cl.")
+        raise ValueError("--template also needs --ontology FILE, or --ontology cl.")
     from semfs.attributes import mapping_template
     from semfs.attributes.files import write_table
 

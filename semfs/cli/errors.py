@@ -1,8 +1,11 @@
 """How the command line reports errors and warnings: with its options, not Python's parameters.
 
-Only errors that know their parameter (`semfs.validation.ParameterError` and its siblings) are
-changed, and only the name of that parameter. All other messages are shown as they are.
+Two things are changed. Errors that know their parameter (`semfs.validation.ParameterError` and
+its siblings) begin with the option instead of that parameter. And advice such as
+``label_weight=1`` becomes ``--label-weight 1``.
 """
+
+import re
 
 #: The option that sets a parameter of the library, where it has another name.
 OTHER_NAMES = {
@@ -48,7 +51,10 @@ SAME_NAMES = (
     "min_per_class",
     "missing_features",
     "normalize",
+    "ontology",
     "out",
+    "own",
+    "part_of",
     "scale",
     "scheduler",
     "seed",
@@ -57,6 +63,11 @@ SAME_NAMES = (
 )
 #: The option that sets a parameter of the library.
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in SAME_NAMES} | OTHER_NAMES
+#: Parameters that a setting in the text of a message may name; y is the name of much else.
+SETTABLE = sorted(OPTIONS.keys() - {"y"})
+#: A setting as it is written in Python, such as ``gamma=1`` or ``missing_values="class-mean"``.
+#: Not within quotes or calls, whose text is that of the user or of Python.
+SETTING = re.compile(rf"""(?<![\w'"(`-])({"|".join(SETTABLE)})=("[^"]*"|\w[\w.+-]*\w|\w)""")
 
 
 def message_of(problem: BaseException | Warning | str) -> str:
@@ -65,6 +76,15 @@ def message_of(problem: BaseException | Warning | str) -> str:
     from semfs.validation import ParameterProblem
 
     if isinstance(problem, ParameterProblem):
-        return problem.named(OPTIONS.get(problem.name, problem.name))
-    # errors such as MemoryError() have no text
-    return str(problem) or type(problem).__name__
+        text = problem.named(OPTIONS.get(problem.name, problem.name))
+    else:
+        # errors such as MemoryError() have no text
+        text = str(problem) or type(problem).__name__
+    return SETTING.sub(_as_option, text)
+
+
+def _as_option(setting: re.Match[str]) -> str:
+    """A setting of Python, as an option with its value."""
+    option = OPTIONS[setting[1]]
+    value = setting[2].strip('"')
+    return option if value == "True" else f"{option} {value}"

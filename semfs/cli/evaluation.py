@@ -42,27 +42,34 @@ from semfs.io.safety import check_apart
 if TYPE_CHECKING:
     from semfs.lab.demo import Demo
 
-DATASET = "sample, a name of 'semfs datasets', or a file: h5ad, CSV, Excel, Parquet, NPZ, …"
-PAGE = "The HTML page with figures."
+DATASET = (
+    "The data: 'sample' (bundled), a name that 'semfs datasets' lists, or a file (h5ad, CSV, "
+    "Excel, Parquet, NPZ, …)."
+)
+PAGE = "Write an HTML page with figures to this file."
 MEDIANS = (
-    "Fill missing values of a table with the median of the feature in the samples of the seen "
-    "classes."
+    "With 'median', missing values of a table are filled with the median of the feature in the "
+    "samples of the seen classes."
 )
 PANEL_HELP = (
     "Also evaluate this panel: a file with one feature per line, or a table with a column of "
     "them, best first; repeatable."
 )
-REPEATS = "K-means runs per score."
+REPEATS = "Number of K-means runs per score."
 METRIC = (
     "Also score the unseen classes with your own metric(X, y), given as "
     "module:function. Larger must be better; repeatable."
 )
 METHODS = (
     "Methods to compare, comma-separated, such as semfs, markers (those of scanpy's "
-    "rank_genes_groups) or hvg; a wrong name lists them all. module:Class for your own."
+    "rank_genes_groups) or hvg; a wrong name lists them all. "
+    "Give your own as module:Class."
 )
 SIZES = "Numbers of features, such as 10,20 or 5:50:5, or shares, such as 0.1,0.2."
-SPLITS = "Number of class splits. The data set's own come first, then random ones."
+SPLITS = (
+    "Number of class splits. Splits that belong to the data set are used first, "
+    "then random ones."
+)
 USUAL_METHODS = "semfs-described,semfs,markers,variance,random"
 #: Said of every comparison with given panels.
 DESIGNED = (
@@ -110,7 +117,7 @@ class Evaluation:
 
 
 def evaluate(options: Evaluation) -> None:
-    """Cluster the unseen classes of a data set with the features that each method selects.
+    """Compare methods: how well do their features separate the unseen classes of a data set?
 
     Your own file needs `--label` and `--attributes`, except an `.npz` file that holds them as
     arrays y and A. Without `--unseen`, the unseen classes are those that the data set names,

@@ -7,6 +7,7 @@ import csv
 import shlex
 import sys
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -33,7 +34,10 @@ ATTRIBUTES = (
 UNSEEN = "One class, or several separated by commas; repeatable."
 DROP = "Columns to ignore: a name, comma-separated names, a file, or 're:PATTERN'; repeatable."
 LAYER = "Layer of an H5AD file, or 'raw'; or the name of the matrix in a file with several."
-COUNTS = "Replace the counts in the file by log(1 + counts per 10⁴ counts of the sample)."
+COUNTS = (
+    "With 'log1p', counts in the file are replaced by log(1 + counts per 10⁴ counts of the "
+    "sample)."
+)
 SCALE = "Scale every feature to variance 1 (use it when units differ)."
 
 NO_LABEL = (
@@ -44,14 +48,21 @@ NO_LABEL = (
 JOBS = "Number of worker processes. Default: one per core."
 SEED = "Seed of class splits, random draws and K-means starts."
 
+# Groups of options, which the help of a command shows one after the other.
+sample_option = partial(Option, rich_help_panel="Which samples and classes are used")
+reading_option = partial(Option, rich_help_panel="How the data are read")
+feature_option = partial(Option, rich_help_panel="Which features may be selected")
+rule_option = partial(Option, rich_help_panel="Rules of the panel")
+method_option = partial(Option, rich_help_panel="Method")
+
 # Options: the type of their value, how they are spelled, and their help.
 Names = list[str] | None
 AsJson = Annotated[bool, Option("--json", help="Print JSON, for scripts.")]
 Label = Annotated[str | None, Option("--label", "-l", help=LABEL)]
-Drop = Annotated[Names, Option(help=DROP)]
-Layer = Annotated[str | None, Option(help=LAYER)]
-Normalize = Annotated[Literal["log1p"] | None, Option(help=COUNTS)]
-Scale = Annotated[bool, Option("--scale", help=SCALE)]
+Drop = Annotated[Names, reading_option(help=DROP)]
+Layer = Annotated[str | None, reading_option(help=LAYER)]
+Normalize = Annotated[Literal["log1p"] | None, reading_option(help=COUNTS)]
+Scale = Annotated[bool, reading_option("--scale", help=SCALE)]
 Jobs = Annotated[int | None, Option("--jobs", "-j", help=JOBS)]
 Seed = Annotated[int, Option(help=SEED)]
 
@@ -180,8 +191,8 @@ def described_classes(
             if len(values) != len(of_samples):
                 raise ValueError(
                     f"--attributes: {name} has {len(values)} values, but there are "
-                    f"{len(of_samples)} samples. Give a column with a value of each sample. "
-                    "The class table of an NPZ file (array A) is used without --attributes."
+                    f"{len(of_samples)} samples. Give a column with one value per sample. "
+                    "To use the attribute table of an NPZ file (array A), omit --attributes."
                 )
         columns[label or "y"] = of_samples.array()
         tables.append(attributes_from_hierarchy(pandas.DataFrame(columns)))

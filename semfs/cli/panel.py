@@ -13,7 +13,7 @@ from semfs.cli.selection import Selection, prepare, print_selection
 from semfs.cli.selection_data import open_source, warn_if_clusters_are_batches
 
 PANEL_PAGE = "The HTML page. The list for the vendor is written beside it as .csv."
-REDUCED = "Also write the reduced data here, as 'semfs select' does."
+REDUCED = "Also write the reduced data to this file, as 'semfs select' does."
 BOOTSTRAPS = (
     "Number of bootstraps over classes, which show how stable the selection is; 0 for none."
 )

@@ -21,12 +21,12 @@ from semfs.cli.options import (
 )
 
 EXPERIMENTS = (
-    "clustering, labeled-ratio, attributes-vs-labels, alpha, convergence, preprocessing, "
-    "scaling, all"
+    "Experiments: clustering, labeled-ratio, attributes-vs-labels, alpha, convergence, preprocessing, "
+    "scaling, or all."
 )
 FOLDER = "Folder of data sets. Default: the bundled sample."
 ONLY = "Only data sets whose names start with one of these (comma-separated)."
-FAST = "Fewer values of k, runs, splits and grid points."
+FAST = "Run faster, with fewer values of k, runs, splits and grid points."
 NO_GRIDS = (
     "Only run baselines at their defaults, without the paper's grids, which are tuned on the "
     "test."
@@ -74,8 +74,8 @@ def reproduce(options: Reproduction) -> None:
         )
     except KeyboardInterrupt:
         # who stops a long run must know that nothing is lost
-        message = f"interrupted. What is finished is safe in {options.run_folder}"
-        raise KeyboardInterrupt(f"{message}; the same command continues.") from None
+        message = f"Interrupted. Finished results are in {options.run_folder}"
+        raise KeyboardInterrupt(f"{message}; the same command continues the run.") from None
     show(
         f"{done.n_total} jobs: {done.n_before} finished before, "
         f"{done.n_computed} computed in {done.seconds:.0f} s, {len(done.failures)} failed.\n"
@@ -90,24 +90,26 @@ def report(
     run: Annotated[Path, Argument(help="Run directory of 'semfs reproduce'.")],
     out: Annotated[
         Path | None,
-        Option("--out", "-o", help="The page; default: RUN/report.html."),
+        Option("--out", "-o", help="The HTML page. Default: RUN/report.html."),
     ] = None,
     csv: Annotated[
         Path | None,
-        Option(help="Write the finished rows here, instead of a page."),
+        Option(help="Write the results to this .csv file instead of a page."),
     ] = None,
     latex: Annotated[
         Path | None,
-        Option(metavar="FOLDER", help="Write the tables of the page here, for LaTeX."),
+        Option(
+            metavar="FOLDER", help="Write the tables of the page to this folder, for LaTeX."
+        ),
     ] = None,
     figures: Annotated[
         str | None,
-        Option(metavar="pdf|svg", help="With --latex: also write the figures, as PDF or SVG."),
+        Option(metavar="pdf|svg", help="With --latex, also write the figures as PDF or SVG."),
     ] = None,
 ) -> None:
-    """Make one self-contained HTML page of a run, or a CSV file of its finished rows.
+    """Write the results of a run as one HTML page, which opens offline, or as a CSV file.
 
-    With --latex, the tables are written for the LaTeX package booktabs.
+    With `--latex`, the tables are written for the LaTeX package booktabs.
 
     Example: `semfs report RUN --latex paper --figures pdf`
     """
@@ -115,7 +117,7 @@ def report(
     from semfs.lab.store import DamagedStore, Store
 
     if out is not None and not is_page(out):
-        message = "the page is written as .html; for rows there is --csv."
+        message = "the name of the page must end in .html. Use --csv FILE for the rows."
         raise ValueError(f"{out}: {message}")
     if figures is not None and latex is None:
         raise ValueError("--figures needs a folder. Give --latex FOLDER.")

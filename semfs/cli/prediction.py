@@ -28,13 +28,19 @@ UNKNOWN = (
     "Label samples that are far from all classes 'unknown'. "
     "The value is the share of samples of seen classes that get this label by mistake."
 )
-MISSING = "Whether to stop if the data lack selected features, or to predict from the others."
+MISSING = (
+    "What to do if the data lack selected features: stop ('error'), or predict from the others "
+    "('ignore')."
+)
 KEPT_LABEL = (
     "Labels to keep in what is written: a column, an array of the file, or a label file. Text "
     "columns of a table are kept in any case."
 )
 TRANSFORMED = "The reduced data (.csv .tsv .parquet .feather .npy .npz .xlsx .h5ad)."
-PREDICTED = "A table (.csv .tsv .parquet .feather .xlsx), or .h5ad: a copy with annotations."
+PREDICTED = (
+    "The output: a table (.csv .tsv .parquet .feather .xlsx), or a copy of the data with "
+    "annotations (.h5ad)."
+)
 
 
 @dataclass
@@ -55,7 +61,7 @@ class Prediction:
 
 
 def predict(options: Prediction) -> None:
-    """Name the samples of a data file: class, probability and the next best class.
+    """Predict the class of each sample of a file, its probability, and the next best class.
 
     The data are normalized like those that the selector was fitted to. With `--label COLUMN`,
     only samples without a label in this column are named.

@@ -26,7 +26,12 @@ from semfs.cli.options import (
     command_line,
     description_sources,
     existing,
+    feature_option,
     given,
+    method_option,
+    reading_option,
+    rule_option,
+    sample_option,
 )
 from semfs.cli.selection_data import (
     descriptions_of,
@@ -47,13 +52,16 @@ if TYPE_CHECKING:
 #: Features to select without -k, as SemFS does.
 DEFAULT_SIZE = 50
 SIZE = "Number of features to select, or their share, such as 0.1. Default: 50."
-OUT = "The reduced data (.csv .tsv .parquet .feather .npy .npz .xlsx .h5ad), or a folder."
+OUT = (
+    "The file for the reduced data (.csv .tsv .parquet .feather .npy .npz .xlsx .h5ad), "
+    "or a folder."
+)
 LIST = (
     "a name, also of a group, comma-separated names, a file with one name per line, or "
     "'re:PATTERN'; repeatable."
 )
-INCLUDE = f"Features to select in any case: {LIST}"
-EXCLUDE = f"Features never to select: {LIST}"
+INCLUDE = f"Features that must be selected: {LIST}"
+EXCLUDE = f"Features that must not be selected: {LIST}"
 CANDIDATES = f"Select only among these features: {LIST}"
 PER_CLASS_HELP = "Select at least this many markers of each class."
 GROUPS = (
@@ -62,7 +70,7 @@ GROUPS = (
 )
 COSTS = (
     "Cost of each feature: a column of var (H5AD, Zarr), or a table of features and costs; "
-    "with --groups also of groups and costs."
+    "with --groups, the table may also hold groups and costs."
 )
 BUDGET = "Limit on the total cost. Without -k, it also decides how many features are selected."
 MIN_LEVEL = "Leave out features whose highest class mean is below this."
@@ -71,21 +79,21 @@ CAPACITY = (
     "Limit on the sum of the class means of the selected features, in every class. "
     "A number, or a table of classes and numbers."
 )
-HIDDEN = f"Classes not to use. {UNSEEN}"
+HIDDEN = f"Classes whose samples are not used. {UNSEEN}"
 DESCRIPTIONS = f"{ATTRIBUTES} Default: labels."
-SYMBOLS = "Column of var with gene names, instead of the index (H5AD, Zarr)."
+SYMBOLS = "Column of var that holds the gene names. Default: the index of var (H5AD, Zarr)."
 RARE = "Leave out classes with fewer samples than this."
 UNLABELED = (
-    "Whether samples without a label are dropped (the default), "
-    "or used as examples of unseen classes."
+    "Whether samples without a label are dropped ('drop', the default), "
+    "or used as examples of unseen classes ('use')."
 )
 UNLABELED_FILE = (
-    "Another file of unlabeled samples, to be used as well. "
-    "Features are found by name; features that it lacks are judged by the "
-    "labeled samples alone."
+    "Another file with unlabeled samples, which are used as well. "
+    "Features are found by name. If the file lacks a feature, only the labeled samples are "
+    "used for it."
 )
 LABEL_WEIGHT = (
-    "Weight of the class labels beside the descriptions. "
+    "Weight of the class labels relative to the descriptions. "
     "With 1, the default, both count the same; with 0, only the descriptions count."
 )
 COPIES = (
@@ -93,8 +101,8 @@ COPIES = (
     "With 1, none is skipped. Default: 0.95."
 )
 IMPUTE = (
-    "Fill missing values of a table with the median of the feature, "
-    "or with the mean of the class (class means do not change)."
+    "Fill missing values of a table with the median of the feature ('median'), or with the "
+    "mean of the class ('class-mean'; class means do not change)."
 )
 BATCH_COLUMN = (
     "Column with the batch of each sample, such as its donor or plate. "
@@ -102,7 +110,9 @@ BATCH_COLUMN = (
     "selected."
 )
 SUBSET = "Write only the selected genes (H5AD)."
-SAVE = "Save the selector here, for semfs.load."
+ALPHA = "Weight of the class-center loss."
+GAMMA = "Ridge penalty. Larger values favor features of large variance. Default: that of SemFS."
+SAVE = "Save the fitted selector to this .npz file, for `semfs predict` or semfs.load."
 CLUSTER = "Address of a Dask cluster, such as tcp://host:8786."
 
 
@@ -118,34 +128,37 @@ class Selection:
     ] = None
     n_features_to_select: Annotated[float | None, Option("-k", help=SIZE)] = None
     out: Annotated[Path, Option("--out", "-o", help=OUT)] = Path("selected")
-    unseen: Annotated[Names, Option(help=HIDDEN)] = None
+    unseen: Annotated[Names, sample_option(help=HIDDEN)] = None
     drop: Drop = None
-    include: Annotated[Names, Option(help=INCLUDE)] = None
-    exclude: Annotated[Names, Option(help=EXCLUDE)] = None
-    candidates: Annotated[Names, Option(help=CANDIDATES)] = None
-    min_per_class: Annotated[int | None, Option(help=PER_CLASS_HELP)] = None
-    groups: Annotated[str | None, Option(help=GROUPS)] = None
-    costs: Annotated[str | None, Option(help=COSTS)] = None
-    budget: Annotated[float | None, Option(help=BUDGET)] = None
-    min_level: Annotated[float | None, Option(help=MIN_LEVEL)] = None
-    max_level: Annotated[float | None, Option(help=MAX_LEVEL)] = None
-    capacity: Annotated[str | None, Option(help=CAPACITY)] = None
+    include: Annotated[Names, feature_option(help=INCLUDE)] = None
+    exclude: Annotated[Names, feature_option(help=EXCLUDE)] = None
+    candidates: Annotated[Names, feature_option(help=CANDIDATES)] = None
+    min_per_class: Annotated[int | None, rule_option(help=PER_CLASS_HELP)] = None
+    groups: Annotated[str | None, rule_option(help=GROUPS)] = None
+    costs: Annotated[str | None, rule_option(help=COSTS)] = None
+    budget: Annotated[float | None, rule_option(help=BUDGET)] = None
+    min_level: Annotated[float | None, rule_option(help=MIN_LEVEL)] = None
+    max_level: Annotated[float | None, rule_option(help=MAX_LEVEL)] = None
+    capacity: Annotated[str | None, rule_option(help=CAPACITY)] = None
     layer: Layer = None
-    gene_symbols: Annotated[str | None, Option(help=SYMBOLS)] = None
+    gene_symbols: Annotated[str | None, reading_option(help=SYMBOLS)] = None
     normalize: Normalize = None
     scale: Scale = False
-    impute: Annotated[Literal["median", "class-mean"] | None, Option(help=IMPUTE)] = None
-    min_cells: Annotated[int | None, Option(help=RARE)] = None
-    unlabeled: Annotated[Literal["use", "drop"] | None, Option(help=UNLABELED)] = None
-    unlabeled_file: Annotated[Path | None, Option(help=UNLABELED_FILE)] = None
-    unlabeled_names: Annotated[Names, Option(help=NO_LABEL)] = None
-    batch: Annotated[str | None, Option(help=BATCH_COLUMN)] = None
+    impute: Annotated[
+        Literal["median", "class-mean"] | None,
+        reading_option(help=IMPUTE),
+    ] = None
+    min_cells: Annotated[int | None, sample_option(help=RARE)] = None
+    unlabeled: Annotated[Literal["use", "drop"] | None, sample_option(help=UNLABELED)] = None
+    unlabeled_file: Annotated[Path | None, sample_option(help=UNLABELED_FILE)] = None
+    unlabeled_names: Annotated[Names, sample_option(help=NO_LABEL)] = None
+    batch: Annotated[str | None, sample_option(help=BATCH_COLUMN)] = None
     subset: Annotated[bool, Option("--subset", help=SUBSET)] = False
-    alpha: Annotated[float, Option(help="Weight of the class-center loss.")] = 1.0
-    label_weight: Annotated[float | None, Option(help=LABEL_WEIGHT)] = None
-    gamma: Annotated[float | None, Option(help="Ridge penalty. Default: that of SemFS.")] = None
-    max_correlation: Annotated[float | None, Option(help=COPIES)] = None
-    scheduler: Annotated[str | None, Option(help=CLUSTER)] = None
+    alpha: Annotated[float, method_option(help=ALPHA)] = 1.0
+    label_weight: Annotated[float | None, method_option(help=LABEL_WEIGHT)] = None
+    gamma: Annotated[float | None, method_option(help=GAMMA)] = None
+    max_correlation: Annotated[float | None, method_option(help=COPIES)] = None
+    scheduler: Annotated[str | None, method_option(help=CLUSTER)] = None
     save: Annotated[Path | None, Option(help=SAVE)] = None
     as_json: AsJson = False
 
@@ -153,7 +166,7 @@ class Selection:
 def select(options: Selection) -> None:
     """Select features in a data file; write a ranked feature table and the reduced data.
 
-    Samples without a label are not used unless you say `--unlabeled use`; they are always in
+    Samples without a label are not used unless you give `--unlabeled use`. They are always in
     the reduced data.
 
     Example: `semfs select cells.csv --label type --attributes types.csv -k 50 -o out.csv`

@@ -122,8 +122,8 @@ def _check_shared_classes(options: Selection, labels: Labels) -> None:
     if n_labeled > n_classes or n_classes < FEWEST_NAMES:
         return
     raise ValueError(
-        f"--label {options.label or 'y'}: each of the {n_labeled} samples has a label of its "
-        "own, such as a serial number. Name the column of the classes."
+        f"--label {options.label or 'y'}: all {n_labeled} labels differ, as serial numbers do. "
+        "Give the column that holds the classes."
     )
 
 

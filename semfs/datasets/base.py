@@ -183,7 +183,10 @@ class ZeroShotDataset:
 def _as_unseen(unseen: Iterable[Label], classes: npt.NDArray) -> npt.NDArray:
     """Return the labels of the unseen classes; each must be one of ``classes`` (C,)."""
     if isinstance(unseen, str):
-        raise ValueError(f"unseen must be a list of class labels; write [{unseen!r}].")
+        raise ValueError(
+            f"unseen must be a list of class labels, got text. Write [{unseen!r}] for one "
+            "class."
+        )
     labels = [label.item() if isinstance(label, np.generic) else label for label in unseen]
     known = classes.tolist()
     unknown = [label for label in labels if label not in known]
@@ -205,7 +208,10 @@ def _as_feature_names(names: npt.ArrayLike | None, n_features: int) -> npt.NDArr
         names = [f"x{j}" for j in range(n_features)]
     found = np.asarray(names, dtype=object).reshape(-1)
     if len(found) != n_features:
-        raise ValueError(f"X has {n_features} columns but {len(found)} names. Name each one.")
+        raise ValueError(
+            f"X has {n_features} columns, but there are {len(found)} feature names. Give one "
+            "name per column."
+        )
     check_distinct(found.tolist(), "feature_names has {} more than once. Make them distinct.")
     return found
 

@@ -187,8 +187,8 @@ def _npz_table(
     check_matrix(f"{path}: A", A.shape, A.dtype)
     if len(classes) != len(A):
         raise FileError(
-            f"{path}: classes has {len(classes)} names but the attribute table has {len(A)} "
-            "rows. Store one for each, in order."
+            f"{path}: classes has {len(classes)} names, but the attribute table has {len(A)} "
+            "rows. Store one row per class, in the same order."
         )
     names = arrays.get("attribute_names", arrays.get("attributes"))
     if names is not None and names.shape == A.shape[1:]:

@@ -100,5 +100,7 @@ def _read_mat_matrix(path: Path) -> Matrix:
             return read_mat(path, name)
     if len(names) != 1:
         found = ", ".join(names[:8])
-        raise FileError(f"{path} holds {len(names)} arrays ({found}). Call the features X.")
+        raise FileError(
+            f"{path} holds {len(names)} arrays ({found}). Name the matrix of features X."
+        )
     return read_mat(path, names[0])

@@ -62,8 +62,8 @@ def load_xlsa17(
     X, labels = _read_images(splits_path.with_name("res101.mat"), len(classes))
     if split == "standard" and folder not in STANDARD:
         raise ValueError(
-            f"the standard split of {folder} is not known, only those of "
-            f"{', '.join(STANDARD)}. Take the proposed one and data.with_unseen([...])."
+            f"the standard split is known for {', '.join(STANDARD)} only, not for {folder}. "
+            "Load the proposed split, and change it with data.with_unseen([...])."
         )
     last = max((index.max() for index in rows.values() if index.size), default=-1)
     if last >= len(labels):

@@ -117,8 +117,8 @@ def clusterings(
     n_clusters = len(classes)
     if n_clusters < 2:
         raise ValueError(
-            f"y has one class only ({classes.tolist()[0]!r}), and clustering is scored "
-            "against at least 2. Pass samples of several classes."
+            f"y has only one class ({classes.tolist()[0]!r}), but clusters are compared with "
+            "at least 2. Pass samples of several classes."
         )
     if starts is None:
         starts = starting_rows(len(codes), n_clusters, n_repeats, random_state)
@@ -185,7 +185,7 @@ def starting_rows(
     check_integer("n_repeats", n_repeats, 1)
     if n_samples < n_clusters:
         raise ValueError(
-            f"{n_samples} samples are too few for {n_clusters} clusters. Pass more."
+            f"{n_samples} samples are too few for {n_clusters} clusters. Pass more samples."
         )
     # A generator or None is drawn from once; all repeats follow from this seed.
     if isinstance(random_state, numbers.Integral):

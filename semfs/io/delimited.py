@@ -86,9 +86,9 @@ def refuse_broken_numbers(path: Path, name: str, cells: list[str]) -> None:
         return
     row = wrong[0] if wrong else _row_of_rarer_sign(cells)
     raise FileError(
-        f"{path}: column {name!r} holds {cells[row]!r} in row {row + 1} "
-        "among numbers. Correct it (decimals are 1.5 or 1,5, one sign in "
-        "a file), or name it in drop."
+        f"{path}: column {name!r} holds numbers, but {cells[row]!r} in row {row + 1}. "
+        "Correct this cell (decimals are 1.5 or 1,5, but not both in one file), or drop "
+        "the column."
     )
 
 

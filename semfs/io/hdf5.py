@@ -57,7 +57,8 @@ class Hdf5Store(Store):
         """Raise if data are in other files, or most chunks are not stored at all."""
         if array.external or array.is_virtual:
             raise FileError(
-                f"{self.path}: {name} stores its data in other files, which are not read."
+                f"{self.path}: {name} stores its data in other files, which are not read. Copy "
+                "the data into one file."
             )
         if not array.chunks:
             return
@@ -66,7 +67,9 @@ class Hdf5Store(Store):
         n_stored = array.id.get_num_chunks()
         if n_chunks > MOST_MISSING_CHUNKS + CHUNKS_PER_STORED * n_stored:
             raise FileError(
-                f"{self.path}: {name} declares {n_chunks} chunks; most of them are missing."
+                f"{self.path}: {name} declares {n_chunks} chunks, but most of them are "
+                "missing. "
+                "The file is damaged: copy or download it again."
             )
 
     def _stored_bytes(self, name: str, array: h5py.Dataset) -> int:

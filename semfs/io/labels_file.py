@@ -60,8 +60,8 @@ def labels_in_file(
     if masked:
         shown = ", ".join(f"{label!r} ({count} samples)" for label, count in masked)
         message = (
-            f": {where} has text that means no label: {shown}. These samples are "
-            "unlabeled. If they are a class, give other text here."
+            f": {where} has text that means 'no label': {shown}. These samples are "
+            "unlabeled. If they are a class, set this to the text that means 'no label'."
         )
         warn_user(ParameterWarning("no_label", message))
     return labels
@@ -137,9 +137,8 @@ def _joined(path: Path, table: Table, row_names: Sequence[str]) -> list[Hashable
     for number, cells in enumerate(table, 1):
         if len(cells) != 2:
             raise FileError(
-                f"{path}: line {number} has {len(cells)} cells. Two "
-                "columns were expected: the names of the samples and "
-                "their labels."
+                f"{path}: line {number} has {len(cells)} cells, but each line must hold two: "
+                "the name of a sample and its label."
             )
         name, label = cells
         # the same line twice does no harm

@@ -151,9 +151,9 @@ class _Mat5:
             return self._cell_texts(data, header, MOST_NESTED)
         if header.array_class not in _NUMERIC or header.is_complex:
             raise FileError(
-                f"{self.path}: {header.name or 'a variable'} is a struct, "
-                "an object, text, sparse or complex, not an array of "
-                "numbers or a cell array of text."
+                f"{self.path}: {header.name or 'a variable'} must be an array of "
+                "numbers or a cell array of text; structs, objects, sparse "
+                "and complex arrays are not read."
             )
         return self._numbers(data, header)
 
@@ -180,7 +180,7 @@ class _Mat5:
         content = stream.decompress(stream.unconsumed_tail, most or declared + 1)
         # at the end of the stream zlib has compared the checksum
         if most is None and (len(content) != declared or not stream.eof):
-            raise self._damaged("a compressed element has another length than it says")
+            raise self._damaged("the length of a compressed element is wrong")
         return memoryview(content)
 
     def _element(self, data: memoryview, position: int) -> _Element:
@@ -230,7 +230,7 @@ class _Mat5:
         element = self._element(data, header.start)
         n_rows = header.shape[0]
         if n_rows > len(element.content):
-            raise self._damaged(f"{header.name} has less text than it says")
+            raise self._damaged(f"{header.name} has less text than announced")
         encoding = _TEXT[element.type]
         if encoding in ("utf-16", "utf-32"):
             encoding += "-le" if self.order == "<" else "-be"

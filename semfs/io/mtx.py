@@ -84,7 +84,7 @@ class MtxFile:
             raise FileError(
                 f"{path}: a sparse matrix ('coordinate', of 'real', "
                 "'integer' or 'pattern', and 'general') was expected, "
-                f"got '{form} {field} {symmetry}'. Write it as such."
+                f"got '{form} {field} {symmetry}'. Convert the file."
             )
         size = path.stat().st_size
         check_declared_size(path, f"a matrix of {n_cells} cells", 8 * n_cells, size)
@@ -170,7 +170,7 @@ class MtxFile:
                 data = found.data.astype(np.float32)
             finite = np.isfinite(data)
             if not finite.all():
-                raise ValueError(f"Line {3 + np.argmin(finite)}: too large a number.")
+                raise ValueError(f"Line {3 + np.argmin(finite)}: the number is too large.")
         except (ValueError, OverflowError) as error:
             reason = _with_file_lines(str(error), n_lines_before)
             raise FileError(

@@ -91,7 +91,9 @@ def open_reader(
     request = Request(y, key, tuple(drop), no_label, only)
     if is_pairs(data) and not is_stored(data):
         if y is not None:
-            raise ValueError("blocks come with their labels: leave y out.")
+            raise ValueError(
+                "blocks are pairs of X and y, so they have labels already. Leave y out."
+            )
         return PairsReader(data), None
     reader, labels = _open(data, request)
     if labels is None:  # not in the data: an array, or a file of labels
@@ -115,7 +117,11 @@ def _open(data: Any, request: Request) -> tuple[Reader, Labels | None]:
     # Whatever can be sliced like an array: numpy, memory maps, h5py, scipy.sparse.
     if hasattr(data, "shape") and hasattr(data, "__getitem__"):
         return array_reader(data), None
-    raise TypeError(f"cannot read blocks of rows from {type(data).__name__}.")
+    raise TypeError(
+        f"cannot read samples from {type(data).__name__}. Pass an array, a frame, AnnData, a "
+        "file "
+        "or (X, y) blocks."
+    )
 
 
 def _opener(path: Path) -> Opener:

@@ -158,7 +158,9 @@ def check_apart(outputs: Iterable[PathLike | None], inputs: Iterable[PathLike | 
         # the same file may have several names
         overwrites = exists and any(os.path.samefile(target, other) for other in read)
         if overwrites or target in written:
-            raise ValueError(f"{path} would overwrite an input or output. Choose another name.")
+            raise ValueError(
+                f"{path} would overwrite an input or another output. Choose another name."
+            )
         _check_can_be_file(Path(path))
         written.add(target)
 

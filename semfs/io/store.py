@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from semfs.io.labels_file import labels_in_file
 from semfs.io.reader import ArrayReader, Reader, Request, SlicedArray
-from semfs.io.safety import FileError, check_declared_size, file_errors
+from semfs.io.safety import DAMAGED, FileError, check_declared_size, file_errors
 from semfs.io.sparse import SparseArrays, SparseReader
 from semfs.io.tenx import add_names_in_group
 from semfs.labels import Labels
@@ -84,12 +84,12 @@ class Store:
         found = self.root
         for part in name.strip("/").split("/") if name else ():
             if not _is_group(found):
-                raise FileError(f"{self.path} has no array {name!r}, only one array.")
+                raise FileError(f"{self.path} has no array {name!r}; it holds only one matrix.")
             if part not in self.names(found):
                 present = ", ".join(found) or "nothing"
                 raise FileError(
-                    f"{self.path} has no array {name!r}, only {present}; "
-                    "links are not followed."
+                    f"{self.path} has no array {name!r}; found: {present}. "
+                    "Links are not followed."
                 )
             found = found[part]
         return found
@@ -178,7 +178,7 @@ def _matrix_name(store: Store) -> str:
     if len(matrices) == 1:
         return matrices[0]
     present = ", ".join(names) or "nothing"
-    raise FileError(f"{store.path} holds {present}: say which is the matrix with key=...")
+    raise FileError(f"{store.path} holds {present}. Name the matrix: key=NAME.")
 
 
 def _is_matrix(node: Any) -> bool:
@@ -193,7 +193,7 @@ def sparse_reader(store: Store, name: str) -> SparseReader:
     # AnnData writes the encoding, 10x Genomics does not
     encoding = str(group.attrs.get("encoding-type", "10x"))
     if "indptr" not in group or not encoding.startswith(("csr", "csc", "10x")):
-        raise FileError(f"{store.path}: {name} is not a matrix.")
+        raise FileError(f"{store.path}: {name} is not a matrix of samples by features.")
     is_tenx = encoding == "10x"
     if is_tenx:
         # genes × cells by columns, that is cells × genes by rows
@@ -201,7 +201,7 @@ def sparse_reader(store: Store, name: str) -> SparseReader:
     else:
         shape = group.attrs.get("shape")
     if shape is None or len(shape) != 2:
-        raise FileError(f"{store.path}: {name} has no shape of two numbers.")
+        raise FileError(f"{store.path}: the shape of {name} is missing or damaged. {DAMAGED}")
     reader = SparseReader(
         partial(store.sparse_arrays, name),
         shape,

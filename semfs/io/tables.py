@@ -351,7 +351,10 @@ class TableReader(Reader):
                     yield done, self._matrix(rows, done), None
                     done += rows.num_rows
         if done != stop:
-            raise FileError(f"{self.name} has {done} rows, but {self.n_rows} were announced.")
+            raise FileError(
+                f"{self.name} has {done} rows, but {self.n_rows} were announced. Copy the "
+                "file again."
+            )
 
     def _batches(
         self, start: int, stop: int, step: int
@@ -441,7 +444,7 @@ class TableReader(Reader):
         affected = [f"{name!r} ({count})" for name, count in counts.items() if count]
         number = "1 column" if len(affected) == 1 else f"{len(affected)} columns"
         total = sum(counts.values())
-        return f"{total} in all, in {number}: {listed(affected, MOST_COLUMNS)}."
+        return f"There are {total} in {number}: {listed(affected, MOST_COLUMNS)}."
 
 
 def _arrow_table(frame: Any) -> pa.Table:
@@ -496,7 +499,11 @@ def _named_columns(path: Path, rows: list[list[object]]) -> dict[str, list[objec
     records = [row for row in filled[1:] if any(cell != "" for cell in row)]
     for row in records:
         if len(row) != len(header):
-            raise FileError(f"{path}: a row has {len(row)} cells, the header {len(header)}.")
+            raise FileError(
+                f"{path}: a row has {len(row)} cells, but the header has {len(header)}. "
+                "Correct the "
+                "file, or export it again."
+            )
     return {name: [row[place] for row in records] for place, name in enumerate(names)}
 
 

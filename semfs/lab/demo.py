@@ -63,7 +63,7 @@ DOTS_TEXT = (
 LEADS_TITLE = f"Lead of {OURS} by number of genes"
 LEADS_TEXT = (
     "Paired over class splits, with 95 % intervals, which are likely too narrow "
-    "because splits share classes."
+    "because splits share classes. Filled dots: the interval excludes 0."
 )
 
 #: A gene: its name, its share of the fit, and the attribute that it marks most.

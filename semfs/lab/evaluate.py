@@ -172,7 +172,8 @@ def _check_data(data: ZeroShotDataset, ks: Sequence[int]) -> None:
     n_features = data.X.shape[1]
     if ks[0] > n_features:
         raise ValueError(
-            f"{data.name} has {n_features} features, {ks[0]} were asked for. Ask for fewer."
+            f"{data.name} has {n_features} features, fewer than the {ks[0]} to be selected. "
+            "Select fewer."
         )
     assert_all_finite(data.X, input_name=data.name, allow_nan=data.impute)
 

@@ -57,8 +57,8 @@ def find_metric(measure: str) -> Metric:
         found: Metric = getattr(importlib.import_module(module_name), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(
-            f"There is no metric {measure!r} ({error}). Give it as module:function, the "
-            "module in this directory or installed."
+            f"The metric {measure!r} could not be loaded ({error}). Give module:function, with "
+            "a module in this directory or an installed one."
         ) from error
     if not callable(found):
         raise ValueError(f"The metric {measure!r} is not a function.")
@@ -71,9 +71,11 @@ def check_metrics(measures: Sequence[str]) -> None:
     for measure, name in zip(measures, names):
         find_metric(measure)
         if name in RESERVED or name.endswith("_sd"):
-            raise ValueError(f"The metric {measure!r} has the name of a column: rename it.")
+            raise ValueError(
+                f"The metric {measure!r} has the name of a column of the results. Rename it."
+            )
         if names.count(name) > 1:
-            raise ValueError(f"Two metrics are called {name!r}: rename one.")
+            raise ValueError(f"Two metrics are called {name!r}. Rename one.")
 
 
 def single_scores(
@@ -95,7 +97,9 @@ def single_scores(
         elif measure != ARI and measure not in ZERO_SHOT_MEASURES:
             value = float(find_metric(measure)(split.X_unseen[:, features], split.y_unseen))
             if not math.isfinite(value):
-                raise ValueError(f"The metric {measure} returned {value}, not a finite number.")
+                raise ValueError(
+                    f"The metric {measure} returned {value}. It must return a finite number."
+                )
             found[metric_name(measure)] = value
     return found
 

@@ -75,8 +75,8 @@ def _import_selector(name: str) -> type[BaseEstimator]:
             reason = did_you_mean(name, METHODS) or "."
         raise ValueError(
             f"There is no method {name!r}{reason} Known: "
-            f"{', '.join(METHODS)}; or give your own as module:Selector, "
-            "the module in this directory or installed."
+            f"{', '.join(METHODS)}. For your own, give module:Selector, with a module in this "
+            "directory or an installed one."
         ) from error
     return found
 
@@ -111,7 +111,7 @@ class PanelSelector(BaseEstimator):
             hint = did_you_mean(missing[0], position) or "."
             raise ValueError(
                 f"{len(missing)} of {len(self.features)} features of the "
-                "panel are not in the data, the first is "
+                "panel are not in the data, for example "
                 f"{missing[0]!r}{hint} Leave them out of the panel."
             )
         self.order_ = np.array([position[name] for name in self.features], dtype=np.intp)

@@ -56,8 +56,8 @@ def read_panel(path: PathLike, feature_names: Sequence[str]) -> tuple[list[str],
     if not found:
         hint = did_you_mean(names[-1], sorted(known)) or "."
         raise FileError(
-            f"{path}: none of its {len(names)} names is a feature of the data, such as "
-            f"{names[-1]!r}{hint} Are genes named by symbols in one and by ids in the other?"
+            f"{path}: none of its {len(names)} names, such as {names[-1]!r}, is a feature of "
+            f"the data{hint} Perhaps one uses gene symbols and the other gene ids."
         )
     missing = [name for name in names if name not in known]
     if missing and missing[0] == names[0] and len(rows) > 1:

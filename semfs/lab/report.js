@@ -150,7 +150,7 @@
       const yaxis = { ...ticks(names), range: [names.length - 0.5, -0.5], showgrid: false, zeroline: false };
       return {
         traces: [forest(panel)], shapes: [zero], yaxis,
-        xaxis: { title: { text: label(panel.x) }, zeroline: false, nticks: 6 },
+        xaxis: { title: { text: label(panel.x) }, zeroline: false, nticks: 5, tickangle: 0 },
       };
     }
     if (panel.kind === "dots" || panel.kind === "heat") {

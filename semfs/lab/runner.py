@@ -181,7 +181,7 @@ class Runner:
             return (min(max(self.protocol.ks), n_features),)
         ks = tuple(k for k in self.protocol.ks if k <= n_features)
         if not ks:
-            raise ValueError(f"{job.dataset} has only {n_features} features. Ask for fewer.")
+            raise ValueError(f"{job.dataset} has only {n_features} features. Select fewer.")
         return ks
 
 

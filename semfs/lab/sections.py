@@ -72,7 +72,7 @@ REFERENCES = ("SemFS, unseen classes described", "SemFS")
 FOREST_TEXT = (
     "Differences are paired over the class splits and averaged over numbers of features. Bars "
     "are 95 % intervals; they are likely too narrow, because splits share classes. Right of "
-    "the line at 0, the method in the title is better."
+    "the line at 0, the method in the title is better. Filled dots: the interval excludes 0."
 )
 
 #: What the figures of zero-shot prediction show.
@@ -295,10 +295,10 @@ def _verdict_text(ranking: Standings) -> str:
         shown = "; ".join(ranking.tied[:MOST_TIED])
         n_more = len(ranking.tied) - MOST_TIED
         more = f" and {n_more} more" if n_more > 0 else ""
-        sentences.append(f"The difference is not significant to: {shown}{more}.")
+        sentences.append(f"Not significantly different: {shown}{more}.")
     if ranking.oracles:
         best = ranking.oracles[0]
-        sentences.append(f"Not ranked, for reference: {best.label}, {best.mean:.3f}.")
+        sentences.append(f"For comparison, not ranked: {best.label}, {best.mean:.3f}.")
     if ranking.smaller:
         sizes = [f"{name} has {size}" for name, size in ranking.smaller.items()]
         most = min(ranking.smaller.values())

@@ -245,7 +245,7 @@ def _given_and_random(
     if min(n_seen, n_unseen) < FEWEST_CLASSES:
         raise ValueError(
             f"{data.name} has {n_seen} seen and {n_unseen} unseen "
-            f"classes; at least {FEWEST_CLASSES} of each are needed."
+            f"classes, but at least {FEWEST_CLASSES} of each are needed."
         )
     splits: Splits = {GIVEN: data.unseen.tolist()}
     if n_splits > 1:
@@ -289,7 +289,7 @@ def random_splits(
     n_classes = len(data.classes)
     if n_classes < 2 * FEWEST_CLASSES:
         raise ValueError(
-            f"{data.name} has {n_classes} classes; a split needs "
+            f"{data.name} has {n_classes} classes, but a split needs "
             f"{FEWEST_CLASSES} seen and {FEWEST_CLASSES} unseen."
         )
     # At least two of each kind, whatever the share says.

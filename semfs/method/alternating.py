@@ -36,8 +36,8 @@ N_LANCZOS_VECTORS = 10
 #: A step that would raise J is halved at most this many times.
 MAX_HALVINGS = 60
 PENALTY_LOST = (
-    "gamma is too small: rounding errors of X are larger, and some columns of X depend on "
-    'others. Use a larger gamma, or solver="direct".'
+    "gamma is smaller than the rounding errors of X, and some columns of X are linear "
+    'combinations of others. Use a larger gamma, or solver="direct".'
 )
 
 #: Product of a symmetric matrix (d, d) with a vector (d,).
@@ -91,7 +91,7 @@ def _check_penalty(objective: Objective) -> None:
     ratio = objective.gamma / mean_diagonal
     if not 1.0 / LARGEST_RATIO < ratio < LARGEST_RATIO:
         raise ValueError(
-            f"gamma is {ratio:.0e} times as large as the data. "
+            f"gamma is {ratio:.0e} times the size of the data, so that it has no effect. "
             'Use penalty_scale="gram", or solver="direct".'
         )
 

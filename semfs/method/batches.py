@@ -369,16 +369,16 @@ def check_batches(pairs: Pairs, refuse: bool = True) -> None:
         f"{pairs.classes[pairs.class_of[p]]} ({pairs.batches[pairs.batch_of[p]]})"
         for p in alone
     ]
-    text = f"{len(alone)} of {C} classes are in one batch only: {listed(names)}."
+    text = f"{len(alone)} of {C} classes occur in one batch only: {listed(names)}."
     # batches of different components have no class in common, not even through others
     components = pairs.components()
     if components.max() > 0:
         text += (
-            " Batches that share no class with the others keep the difference of their means, "
+            " The difference between batches that have no class in common is not removed, "
             "because it may be a difference of classes."
         )
     else:
-        text += " What separates them from others may be the batch."
+        text += " What separates them from the others may be the batch."
     warn_user(text)
 
 

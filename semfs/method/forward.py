@@ -127,6 +127,7 @@ def _check_finite(solution: Solution, allowed: Mask) -> None:
     results = (solution.scores[allowed], solution.V, solution.objective)
     if not all(np.isfinite(values).all() for values in results):
         raise ValueError(
-            "scores overflow. Rescale X and the attributes, for example to unit variance, or "
+            "The scores overflow. Rescale X and the attributes, for example to unit "
+            "variance, or "
             "use smaller parameters."
         )

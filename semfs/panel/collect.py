@@ -40,7 +40,8 @@ def panel_report(
     selector : SemFS or SemFSCV
         Fitted.
     X : array-like, sparse matrix, AnnData, path or `open_blocks` of shape (n, d), optional
-        The samples of `fit`. By default those of the last `fit`, if it remembers them.
+        The samples of `fit`. They may be left out if the selector still has them, as after
+        a fit to small data.
     y : array-like of shape (n,) or str, optional
         Their labels, as in `fit`.
     explanation : Explanation, optional

@@ -175,7 +175,9 @@ def _chunked_like(lengths: tuple[int, ...], values: Any, name: str) -> list[Any]
 def _check_length(lengths: tuple[int, ...], found: int, name: str) -> None:
     n = sum(lengths)
     if found != n:
-        raise ValueError(f"X has {n} rows but {name} has {found} values.")
+        raise ValueError(
+            f"X has {n} rows, but {name} has {found} values. Pass one value per row."
+        )
 
 
 def lazy_columns(
@@ -245,7 +247,7 @@ def _frame_columns(X: DaskFrame, names: Sequence[str]) -> list[Any]:
     missing = [name for name in names if name not in by_name]
     if missing:
         raise ValueError(
-            f"X lacks {len(missing)} of the features that were fitted, the first is "
-            f"{missing[0]!r}. Pass data that have them."
+            f"X lacks {len(missing)} of the features that the selector was fitted with, for "
+            f"example {missing[0]!r}. Pass data that have them."
         )
     return [by_name[name] for name in names]

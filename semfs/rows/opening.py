@@ -140,7 +140,9 @@ def open_blocks(
     if sample_weight is not None:
         # weights are cut into blocks, whose rows must be numbered
         if reader.n_rows is None:
-            raise ValueError("sample_weight needs data whose number of rows is known.")
+            raise ValueError(
+                "sample_weight needs data whose number of rows is known, not a generator."
+            )
         weights = check_weights(sample_weight, reader.n_rows)
     plan = ReadPlan(
         memory=readers.MEMORY if memory is None else parse_size(memory),
@@ -214,7 +216,7 @@ def _check_label_count(labels: Labels | None, n_rows: int | None) -> None:
     hint = ""
     # the commonest slip: a header that was taken for a label
     if n_rows is not None and len(labels) == n_rows + 1:
-        hint = " Leave out its header."
+        hint = " Does the file of labels have a header? Remove it."
     raise ValueError(
         f"X has {n_rows} rows but y has {len(labels)} labels: inconsistent numbers of "
         f"samples.{hint}"
@@ -258,10 +260,9 @@ def column_places(found: Sequence[str], wanted: Sequence[str]) -> Indices:
     absent = [str(name) for name in wanted if name not in position]
     if absent:
         raise ValueError(
-            f"{len(absent)} of the columns that were fitted are missing from X: "
-            f"{listed(absent)}. "
-            "Pass data that have them; of AnnData, "
-            "semfs.scverse.view(adata, ...) takes a layer, raw or other gene names."
+            f"X lacks {len(absent)} of the features that the selector was fitted with: "
+            f"{listed(absent)}. Pass data that have them. For AnnData, "
+            "semfs.scverse.view(adata, ...) selects a layer, raw or other gene names."
         )
     return np.array([position[name] for name in wanted], dtype=np.intp)
 

@@ -43,7 +43,7 @@ NEAR = 8.0
 # Beyond this ratio nothing of the spread is left in float64 sums of squares about the origin.
 LOST = 1e6
 TINY = np.finfo(np.float64).tiny
-USE_DIRECT = 'Use solver="direct", which does without it.'
+USE_DIRECT = 'Use solver="direct", which does not need it.'
 
 
 def check_matrix_fits(d: int, budget: int | None = None, remedy: str = USE_DIRECT) -> None:
@@ -185,7 +185,7 @@ def without_lost(diag: Float64, mean: Float64, total: float) -> Float64:
     if len(affected):
         warn_user(
             f"column {affected[0]} of sparse X (perhaps others too) is treated as constant, as "
-            f"its mean is {LOST:.0e} times its spread or more. Subtract it, or make X dense."
+            f"its mean is at least {LOST:.0e} times its spread. Make X dense."
         )
     return np.where(lost, 0.0, diag)
 

@@ -36,8 +36,8 @@ WORKER_PATIENCE = 60.0
 # Seconds between looks at the workers.
 POLL_SECONDS = 2.0
 OUT_OF_MEMORY = (
-    "Workers that die have usually run out of memory: use smaller chunks, or workers with more "
-    "memory, and see their logs."
+    "Usually they ran out of memory. Use smaller chunks or workers with more memory, and read "
+    "their logs."
 )
 
 

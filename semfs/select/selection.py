@@ -88,11 +88,11 @@ def select_features(
     selector : SemFS
         The selector to fit, with its class descriptions.
     out : path-like
-        With one of the endings .csv, .tsv, .parquet, .feather, .npy, .npz, .xlsx or .h5ad: the
-        reduced data, all rows of them; the ranked feature table is written beside it as
-        ``NAME.features.csv``. Without ending: a folder that gets ``features.csv`` and
-        ``reduced`` in the format of the data. An .h5ad file is written whole, with what
-        `semfs.scverse.select_genes` adds; see `subset`.
+        A file ending in .csv, .tsv, .parquet, .feather, .npy, .npz, .xlsx or .h5ad gets all
+        samples with the selected features only; the ranked feature table is written beside it
+        as ``NAME.features.csv``. A name without ending is a folder, which gets
+        ``features.csv`` and ``reduced`` in the format of the data. An .h5ad file keeps all
+        genes, with the columns that `semfs.scverse.select_genes` adds (see `subset`).
     unseen : iterable of class labels, default=()
         Classes whose samples must not be used.
     subset : bool, default=False

@@ -220,7 +220,7 @@ def _check_range(X: Matrix) -> None:
     smallest, largest = FLOAT32_RANGE
     if X.dtype == np.float32 and size and not smallest < size < largest:
         raise ValueError(
-            f"The unlabeled samples have numbers as large as {size:.0e}, whose squares lose "
+            f"The unlabeled samples have numbers of size {size:.0e}, whose squares lose "
             "digits in float32. Rescale X, for example to unit variance."
         )
 

@@ -194,7 +194,7 @@ def _near(X_seen: Matrix, X: Matrix) -> Mask:
     if typical_seen > 0.0 and not typical <= OTHER_UNIT * typical_seen:
         raise ValueError(
             "The values of the unlabeled samples are far larger than those of X. "
-            "Give both in the same unit."
+            "Pass both in the same units."
         )
     limit = FARTHEST * max(typical, typical_seen)
     return distances <= limit if limit > 0.0 else np.ones(len(distances), dtype=bool)

@@ -53,7 +53,7 @@ def further_knowledge(
     direct = params.solver == "direct"
     # the alternating solver has one objective, and no place for another
     if unlabeled is not None and not direct:
-        raise ValueError('Unlabeled samples need solver="direct".')
+        raise ValueError('Unlabeled samples can be used only with solver="direct".')
     n_seen = len(table.classes)
     described = "" if params.attributes is None else f", {len(table.names)} attributes"
     notes = {"seen classes": f"used: {n_seen} classes{described}"}
@@ -121,7 +121,7 @@ def unseen_descriptions(
     # there is nothing to separate one class from
     if separate and len(unseen) < 2:
         raise ValueError(
-            f"target_attributes has {len(unseen)} unseen classes; give two or more."
+            f"target_attributes describes {len(unseen)} unseen classes. Describe two or more."
         )
     if not unseen:
         return None

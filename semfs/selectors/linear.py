@@ -217,7 +217,7 @@ class LinearSelector(NamingSelector):
         fitted = self.class_table_.classes.tolist()
         if found != fitted:
             raise ValueError(
-                f"explain needs rows of the {len(fitted)} classes that were fitted, "
+                f"explain needs samples of the {len(fitted)} classes of the fit, "
                 f"from {fitted[0]!r} to {fitted[-1]!r}; "
                 f"found {len(found)}, from {found[0]!r} to {found[-1]!r}."
             )

@@ -131,14 +131,14 @@ class Outcome:
         allowed_scores = solution.scores[candidates.allowed]
         for values in (allowed_scores, solution.V, solution.objective):
             if not np.isfinite(values).all():
-                raise ValueError(f"scores overflow. {RESCALE}")
+                raise ValueError(f"The scores overflow. {RESCALE}")
         # Equal scores in the order of the columns: sorting found nothing to go by.
         in_column_order = (np.diff(solution.order) > 0).all()
         if len(allowed_scores) > 1 and in_column_order and not np.ptp(allowed_scores):
             warn_user(
-                "all features score alike and stay in the order of the columns: the classes "
-                "do not differ in them, or the penalty, the weights or the step size are too "
-                "large."
+                "All features have the same score, so that they keep the order of the columns. "
+                "Either the classes do not differ in them, or gamma, the weights or the step "
+                "are too large."
             )
         # a feature of one value may be selected with its group
         group = np.where(candidates.constant & (solution.s == 0.0), 2, 1)

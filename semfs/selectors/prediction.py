@@ -31,8 +31,8 @@ RIDGE = 0.1
 #: same, up to rounding (float32, a CSV file of six digits).
 SAME_DESCRIPTION = 1e-3
 OTHER_UNITS = (
-    "X has numbers so much larger than those of fit that predictions overflow. Bring X to the "
-    "units of fit."
+    "X has so much larger numbers than the samples of fit that predictions overflow. Pass X in "
+    "the units of fit."
 )
 
 

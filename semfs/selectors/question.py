@@ -36,7 +36,9 @@ class Question:
             return self
         check_number("unknown_rate", rate, at_least=0)
         if rate > 1:
-            raise ParameterError("unknown_rate", f"is a share, at most 1, got {rate}.")
+            raise ParameterError(
+                "unknown_rate", f"must be a share between 0 and 1, got {rate}."
+            )
         # otherwise nobody could tell refused samples from those of the class
         if unknown in self.table.classes.tolist():
             raise ParameterError("unknown", f"is {unknown!r}, which is one of the classes.")

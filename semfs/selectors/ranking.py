@@ -224,7 +224,9 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         if names is not None:
             return column_places(found, names[support])
         if len(found) != len(support):
-            raise ValueError(f"X has {len(found)} features, {len(support)} were fitted.")
+            raise ValueError(
+                f"X has {len(found)} features, but the selector was fitted with {len(support)}."
+            )
         return np.flatnonzero(support)
 
     def _preprocessing(self) -> Preprocessing:

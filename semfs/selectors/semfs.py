@@ -118,7 +118,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         selected to separate the means of these classes, which kernel ridge regression predicts
         from the descriptions. They are not used if such predictions fail for seen classes that
         are left out one at a time (``target_r2_`` below .02), or if there are fewer than 8 seen
-        classes, too few to tell (see ``knowledge_``). None switches it off.
+        classes (see ``knowledge_``). None switches it off.
     n_new_classes : int, "auto" or "table", default="auto"
         Number of classes expected among unlabeled samples, if `fit` is given some. "auto"
         is the smallest number for which the variance within clusters is no larger than in
@@ -441,11 +441,12 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             fit_input = FitInput.from_user(self, X, y, sample_weight, reset=first, batch=batch)
             had_batches = getattr(self, "moments_have_batches_", False)
             if not first and fit_input.batched != had_batches:
-                raise ValueError("partial_fit needs batch in every call, or in none.")
+                raise ValueError("partial_fit needs batch either in every call or in none.")
             data = fit_input.summed(self._sum_options(fit_input.n_features))
             if data.unlabeled is not None:
                 raise ValueError(
-                    "partial_fit takes labeled samples only. Drop the others, or use fit."
+                    "partial_fit takes only labeled samples. Drop the unlabeled ones, or use "
+                    "fit."
                 )
             # classes without a description are refused before their samples are added
             align_attributes(self.attributes, data.classes)
@@ -496,9 +497,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         if labels.mark_unlabeled(described).n_unlabeled:
             # their sum does not say which clusters they form
             raise ValueError(
-                f"some samples have the label {UNLABELED}, which means unlabeled, "
-                "and were summed up with others. "
-                "Leave them out of the moments, or use fit(X, y)."
+                f"the moments include samples with the label {UNLABELED}, which means "
+                "unlabeled. "
+                "Leave these samples out, or use fit(X, y)."
             )
 
     def _monitor(

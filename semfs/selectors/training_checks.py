@@ -27,7 +27,7 @@ def check_two_classes(moments: Moments) -> None:
     """Raise unless there are samples of at least two classes."""
     if len(moments.classes) < 2:
         only = moments.classes.tolist()[0]
-        raise ValueError(f"y has only one class ({only!r}). Pass rows of at least two.")
+        raise ValueError(f"y has only one class ({only!r}). Pass samples of at least two.")
 
 
 def check_one_row_per_class(attributes: AttributesLike, moments: Moments) -> None:
@@ -78,7 +78,7 @@ def warn_of_constant_attributes(table: AttributeTable) -> None:
         shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
         warn_user(
             f"{len(names)} of {len(table.names)} attributes are the same for all seen "
-            f"classes and teach nothing: {shown}."
+            f"classes and have no effect: {shown}."
         )
 
 
@@ -97,8 +97,8 @@ def classes_alike(params: MethodParameters, table: AttributeTable) -> str:
     if params.label_weight:
         return f"{listed(alike)}: separated by their labels only"
     message = (
-        f": classes are described alike ({listed(alike)}), so features are not selected to "
-        "separate them. Describe them differently, or set label_weight=1."
+        f": some classes have the same description ({listed(alike)}), so features are not "
+        "selected to separate them. Describe them differently, or use label_weight=1."
     )
     warn_user(ParameterWarning("attributes", message))
     return ""

@@ -32,7 +32,7 @@ def test_tables_survive_every_format(tmp_path, ending):
     assert [p.name for p in tmp_path.iterdir()] == [f"zoo.{ending}"]
     found = read_attributes(tmp_path / f"zoo.{ending}")
     pd.testing.assert_frame_equal(found, ZOO, check_names=False)
-    with pytest.raises(ValueError, match=r"a table is written as \.csv"):
+    with pytest.raises(ValueError, match=r"must end in \.csv"):
         write_table(ZOO, tmp_path / "zoo.json")
 
 
@@ -104,11 +104,11 @@ def test_a_class_without_a_row_is_named_with_the_nearest_label(table, label, mes
     "table, message",
     [
         ({"cat": [1.0, np.inf]}, "holds inf for class 'cat' in column 'a1'"),
-        ({}, r"length per class, got \(0,\)"),
-        (np.zeros((0, 2)), r"length per class, got \(0, 2\)"),
+        ({}, r"one row of numbers per class, got shape \(0,\)"),
+        (np.zeros((0, 2)), r"one row of numbers per class, got shape \(0, 2\)"),
         ({"a": [1], "b": [1, 2]}, "one row of the same length per class"),
-        ({"a": ["much"]}, "must be numeric"),
-        ([1.0, 2.0], r"length per class, got \(2,\)"),
+        ({"a": ["much"]}, "must hold numbers"),
+        ([1.0, 2.0], r"one row of numbers per class, got shape \(2,\)"),
     ],
 )
 def test_what_is_no_table_of_numbers_is_explained(table, message):
@@ -185,10 +185,10 @@ def test_findings_are_constants_copies_twins_and_neighbours():
 @pytest.mark.parametrize(
     "rows, message",
     [
-        ([[0, 5.0, 1, 2, 3], [0, 5.0, 1, 2, 4]], "4 of 5 .* teach nothing: a0, a1, a2, …$"),
-        ([[0, 0.5], [0, 2]], "1 of 2 .* teach nothing: a0$"),
+        ([[0, 5.0, 1, 2, 3], [0, 5.0, 1, 2, 4]], "4 of 5 .* have no effect: a0, a1, a2, …$"),
+        ([[0, 0.5], [0, 2]], "1 of 2 .* have no effect: a0$"),
         ([[0, 1, 0, 1], [0.5, 0, 0, 1]], None),  # half of no, partly, yes: that is usual
-        ([[0, 0, 0, 1], [1, 0, 0, 1]], "3 of 4 .* teach nothing: a1, a2, a3$"),
+        ([[0, 0, 0, 1], [1, 0, 0, 1]], "3 of 4 .* have no effect: a1, a2, a3$"),
     ],
 )
 def test_fit_warns_of_constant_attributes_unless_they_are_usual(rows, message):
@@ -234,10 +234,10 @@ def test_a_third_column_holds_weights_and_integer_classes_stay_integers(tmp_path
 @pytest.mark.parametrize(
     "markers, message",
     [
-        ([], "0 rows of 0 cells"),
-        ([("T",), ("B",)], "2 rows of 1 cells; a class, a marker"),
-        (["CD19", "CD3D"], "holds 'CD19'; a class, a marker"),
-        ({"T": ["CD3D"]}, "holds 'T'; a class"),
+        ([], "rows of 0 cells"),
+        ([("T",), ("B",)], "rows of 1 cells; each row must hold a class, a marker"),
+        (["CD19", "CD3D"], "holds 'CD19'; each row must hold a class, a marker"),
+        ({"T": ["CD3D"]}, "holds 'T'; each row must hold a class"),
         ([("T", "CD3D"), ("T", None)], r"empty class or marker \(T, None\)"),
         ([("T", "CD3D", 1), ("T", "CD3D", 2)], r"two weights \(T, CD3D, 2\)"),
         ([("T", "CD3D", "high")], "weight that is not a number .*high"),
@@ -255,7 +255,7 @@ def test_files_that_are_no_markers_are_refused(tmp_path):
         ("m.csv", [], "it is empty"),
         ("m.csv", PAIRS, "starts with class 'T'; a header line was expected"),
         ("m.csv", ["cg", "a4", "b2"], "numbers in its second column"),
-        ("m.csv", ["cg", "ab", "abc"], "a row has 3 cells, the header 2"),
+        ("m.csv", ["cg", "ab", "abc"], "a row has 3 cells, but the header has 2"),
     ):
         with pytest.raises(FileError, match=message):
             attributes_from_markers(write(tmp_path / name, rows))

@@ -34,7 +34,7 @@ def test_word_vectors_are_averaged_in_every_format(tmp_path, name):
 
 def test_unknown_words_are_reported_and_an_unknown_class_is_an_error(tmp_path):
     path = write_vectors(tmp_path / "glove.txt")
-    with pytest.warns(UserWarning, match="1 words have no vector: grey"):
+    with pytest.warns(UserWarning, match="1 words have no vector and are ignored: grey"):
         table = encode_class_names(["grey_bear", "cat"], path)
     assert_allclose(table.loc["grey_bear"], [0.0, 1.0])
     with pytest.raises(ValueError, match="no vector for any word of 'zebra'"):
@@ -79,8 +79,8 @@ def test_bad_names_and_encoders_are_explained(names, encoder, message):
         ("a.txt", b"cat 1 2\ndog x y\n", "could not convert"),
         ("a.txt", b"cat 1 nan\n", "NaN"),
         ("a.gz", b"not gzip", "not a readable word-vector"),
-        ("a.vec", b"2 2\ncat 1\n", "'cat' is not followed by 2 numbers"),
-        ("a.txt", b"x" * 2**20, "a line of a million bytes"),
+        ("a.vec", b"2 2\ncat 1\n", "line of 'cat' does not hold a word and 2 numbers"),
+        ("a.txt", b"x" * 2**20, "a line has more than a million bytes"),
         ("a.txt", b"fish 1 2\n", "no vector for any word of"),
         ("a.txt", b"", "no vector for any"),
     ],
@@ -133,11 +133,11 @@ def test_header_lines_of_files_of_names_are_passed_over(tmp_path, content, expec
     "name, content, message",
     [
         ("t.csv", "label,suggestion,id,score\nB,,,0.0\nT,T cell,,0.9\n", "no class for 'B'"),
-        ("t.csv", "label,suggestion,id,score\n", "a header only"),
-        ("t.csv", "cat,a pet\ndog\n", "line 2 needs a name, a comma and"),
+        ("t.csv", "label,suggestion,id,score\n", "only a header"),
+        ("t.csv", "cat,a pet\ndog\n", "line 2 must hold a name, a comma and"),
         ("e.txt", "\n", "is empty"),
-        ("d.tsv", "cat\ta pet\n\ndog\n", "line 3 needs a name, a tab and a description"),
-        ("d.csv", "T,CD4+, alpha-beta\n", "put it in quotes"),
+        ("d.tsv", "cat\ta pet\n\ndog\n", "line 3 must hold a name, a tab and a description"),
+        ("d.csv", "T,CD4+, alpha-beta\n", "in quotes"),
         ("d.npz", "PK\x03\x04\udcff", "a text file of class names was expected"),
         ("d.tsv", "cat\ta pet\ncat\ta hunter\n", "names class 'cat' twice"),
     ],

@@ -198,6 +198,26 @@ def test_only_the_parameter_at_fault_is_called_by_its_option(problem, shown):
     assert message_of(problem) == shown
 
 
+@pytest.mark.parametrize(
+    ("advice", "shown"),
+    [
+        ("use label_weight=1.", "use --label-weight 1."),
+        (
+            'Fill them with missing_values="class-mean", or',
+            "Fill them with --impute class-mean, or",
+        ),
+        ("add the term of each class: own=True.", "add the term of each class: --own."),
+        ("n_jobs=0.5, but", "--jobs 0.5, but"),
+        # text of the user, calls and other names
+        ("no column 'gamma=1'", "no column 'gamma=1'"),
+        ("Use SemFS(gamma=1).", "Use SemFS(gamma=1)."),
+        ("label_gamma=1, max_iter=3", "label_gamma=1, max_iter=3"),
+    ],
+)
+def test_advice_is_given_in_options(advice, shown):
+    assert message_of(ValueError(advice)) == shown
+
+
 def test_every_option_that_stands_for_a_parameter_exists():
     known = {name for command in COMMANDS.values() for p in command.params for name in p.opts}
     assert {option.split()[0] for option in OPTIONS.values()} <= known
@@ -231,22 +251,25 @@ def test_columns_called_x_and_y_are_called_so(tmp_path, invoke):
         ("evaluate nowhere.npz", "no data set 'nowhere.npz'"),
         ("evaluate nowhere.csv --label kind", "'nowhere.csv' is not a file"),
         ("evaluate sample -m varience", "method 'varience'; did you mean 'variance'?"),
-        ("evaluate sample -k 5000", "has 2000 features, 5000 were asked for."),
+        ("evaluate sample -k 5000", "has 2000 features, fewer than the 5000"),
         ("evaluate sample --out page.pdf", "must end in .html"),
         ("evaluate sample --unseen a --splits 2", "--unseen names classes and --splits draws"),
         ("evaluate sample --unseen basofil", "did you mean 'basophil'?"),
         ("evaluate sample --unseen basophil", "18 seen and 1 unseen classes"),
         ("evaluate sample --splits 0", "--splits must be at least 1, got 0."),
-        ("attributes cat", "give --out FILE for the table, or --template FILE"),
-        ("attributes cat --template t.csv", "--template needs --ontology"),
-        ("attributes -o t.csv", "give class names, or --markers FILE instead"),
-        ("attributes cat --markers m.csv -o t.csv", "give class names, or --markers FILE"),
+        ("attributes cat", "Give --out FILE, or --template FILE"),
+        ("attributes cat --template t.csv", "--template also needs --ontology"),
+        ("attributes -o t.csv", "Give either class names or --markers FILE"),
+        (
+            "attributes cat --markers m.csv -o t.csv",
+            "Give either class names or --markers FILE",
+        ),
         ("attributes , -o t.csv", "NAMES is empty"),
         ("demo --genes 0", "--genes must be at least 1, got 0."),
         (f"demo --out {__file__}", "is a file; a folder"),
         (f"evaluate sample --out {__file__}/page.html", "is a file; a folder"),
         ("report nowhere", "nowhere"),
-        ("report nowhere --out page.csv", "written as .html"),
+        ("report nowhere --out page.csv", "must end in .html"),
         ("reproduce everything --out run", "no experiment 'everything'"),
         ("reproduce alpha --out run --method x:y", "No module named 'x'"),
         ("reproduce alpha --out run --data nowhere", "not a directory"),

@@ -141,7 +141,7 @@ def test_labels_that_mean_none_are_named(cells, select):
     done = select(cells, "--unlabeled-names", "unknown", "--unlabeled", "use")
     assert "unlabeled" in done.stdout
     done = select(cells)
-    assert "--unlabeled-names: cells.h5ad: type has text that means no label" in done.stderr
+    assert "--unlabeled-names: cells.h5ad: type has text that means 'no label'" in done.stderr
     assert "'Unknown' (20 samples)" in done.stderr
     # What is named replaces the usual text.
     done = select(cells, "--unlabeled-names", "doublet")
@@ -183,11 +183,11 @@ def test_classes_that_are_described_alike_are_named(cells, select, tmp_path):
     table = pd.DataFrame({"lymphocyte": [1, 1, 0], "large": [0, 0, 1]}, index=TYPES)
     table.to_csv(tmp_path / "types.csv")
     done = select(cells, "-a", "types.csv", "--label-weight", 0)
-    alike = f"--attributes: classes are described alike ({TYPES[0]} = {TYPES[1]})"
+    alike = f"--attributes: some classes have the same description ({TYPES[0]} = {TYPES[1]})"
     assert alike in done.stderr
-    assert done.stderr.count("alike") == 1
+    assert done.stderr.count("same description") == 1
     done = select(cells, "-a", "types.csv")
-    assert "alike" not in done.stderr
+    assert "same description" not in done.stderr
     assert f"alike: {TYPES[0]} = {TYPES[1]}: separated by their labels only" in done.stdout
     done = select(cells, "-a", "types.csv", "--label-weight", 0, "--unseen", TYPES[1])
     assert "alike" not in done.stderr
@@ -280,7 +280,7 @@ def raw_with_ids(cells):
 
 def test_results_for_raw_are_never_written_as_columns_of_nan(cells, select, tmp_path):
     done = select(raw_with_ids(cells), "--layer", "raw", out="out.h5ad")
-    assert "--gene-symbols: no gene of raw has the name of a gene in var" in done.stderr
+    assert "--gene-symbols: no gene in raw.var has the name of a gene in var" in done.stderr
     out = anndata.read_h5ad(tmp_path / "out.h5ad")
     assert "semfs_rank" not in out.var
     assert out.raw.var["semfs_selected"].sum() == 3
@@ -539,7 +539,7 @@ def gaps(tmp_path):
 def test_all_columns_with_gaps_are_told_at_once(gaps, invoke):
     arguments = ("--label", "kind", "-k", 1, "-o", gaps.with_name("out.csv"))
     done = invoke("select", gaps, *arguments, code=2)
-    assert "11 in all, in 2 columns: 'height' (9), 'd' (2)" in " ".join(done.stderr.split())
+    assert "There are 11 in 2 columns: 'height' (9), 'd' (2)" in " ".join(done.stderr.split())
     assert "--impute" in done.stderr
 
 
@@ -603,7 +603,7 @@ def test_labels_that_name_samples_are_refused(tmp_path, invoke, monkeypatch):
     frame["kind"] = ["on", "off", "idle"] * 10
     frame.to_csv("machine.csv", index=False)
     done = invoke("select", "machine.csv", "-l", "serial", "-k", 2, code=2)
-    assert "--label serial: each of the 30 samples has a label of its own" in done.stderr
+    assert "--label serial: all 30 labels differ" in done.stderr
     assert not (tmp_path / "selected").exists()
     invoke("select", "machine.csv", "-l", "kind", "-k", 2)
 
@@ -631,5 +631,5 @@ def test_a_class_table_is_no_column_of_the_data(tmp_path, invoke, monkeypatch):
     y = np.repeat([0, 1, 2], 10)
     np.savez("rows.npz", X=rng.normal(size=(30, 5)), y=y, A=rng.normal(size=(3, 2)))
     refused = invoke("select", "rows.npz", "-k", 2, "-a", "A", code=2).stderr
-    assert "(array A) is used without --attributes" in refused
+    assert "(array A), omit --attributes" in refused
     invoke("select", "rows.npz", "-k", 2)

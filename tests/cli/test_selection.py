@@ -99,7 +99,7 @@ def test_npz_brings_its_attributes_and_unseen_classes(files, sample, tmp_path):
         ({"extra": "-k 0"}, "semfs: -k must be at least 1, got 0."),
         ({"extra": "--gamma -1"}, "semfs: --gamma must be"),
         ({"extra": "--drop nothing"}, "has no column 'nothing'"),
-        ({"extra": "--layer log"}, "holds one matrix only"),
+        ({"extra": "--layer log"}, "holds only one matrix"),
         ({"extra": "--subset"}, "semfs: --subset is for .h5ad files"),
     ],
 )

@@ -92,9 +92,12 @@ def test_random_splits_are_reproducible_and_every_split_takes_each_choice_once()
         ),
         ({"unseen": ["dog"]}, "unseen names class 'dog', which has no samples.*'ant'"),
         ({"unseen": ["hen", "hen"]}, "unseen names class 'hen' more than once"),
-        ({"unseen": "hen"}, r"unseen must be a list of class labels; write \['hen'\]"),
+        (
+            {"unseen": "hen"},
+            r"unseen must be a list of class labels, got text. Write \['hen'\]",
+        ),
         ({"unseen": ["cat", "ant", "hen", "cow"]}, "all 4 classes are unseen"),
-        ({"feature_names": ["a"]}, "X has 2 columns but 1 names"),
+        ({"feature_names": ["a"]}, "X has 2 columns, but there are 1 feature names"),
         ({"feature_names": ["a", "a"]}, "feature_names has 'a' more than once"),
     ],
 )

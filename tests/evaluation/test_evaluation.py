@@ -187,7 +187,7 @@ X4, Y4 = np.arange(8.0).reshape(4, 2), [0, 0, 1, 1]
         (lambda: cluster_scores(X4, Y4[:3]), "X has 4 rows but y has 3"),
         (lambda: cluster_scores(np.empty((0, 2)), []), "0 sample"),
         (lambda: cluster_scores(np.empty((4, 0)), Y4), "0 feature"),
-        (lambda: cluster_scores(X4, [7, 7, 7, 7]), "one class only .7."),
+        (lambda: cluster_scores(X4, [7, 7, 7, 7]), "only one class .7."),
         (lambda: cluster_scores(X4, Y4, n_repeats=0), "n_repeats must be .* got 0"),
         (lambda: cluster_scores(X4, Y4, random_state=-1), "Seed must be between 0"),
         (lambda: cluster_scores(X4, Y4, starts=[0, 1]), r"2 different rows of X.*shape \(2,\)"),

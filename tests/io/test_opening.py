@@ -130,7 +130,7 @@ def test_small_tables_are_returned_by_columns(tmp_path):
     for content, message in {
         "": "it is empty",
         "a,a\n1,2\n": "two columns named 'a'",
-        "a,b\n1,2\n3\n": "a row has 1 cells, the header 2",
+        "a,b\n1,2\n3\n": "a row has 1 cells, but the header has 2",
     }.items():
         (tmp_path / "b.csv").write_text(content)
         with pytest.raises(ValueError, match=message):

@@ -44,7 +44,7 @@ def test_panels_are_read_as_people_write_them(tmp_path, text, found, missing):
 def test_a_panel_of_other_names_is_refused(tmp_path):
     path = tmp_path / "ids.txt"
     path.write_text("ENSG1\nENSG2\n")
-    with pytest.raises(FileError, match="none of its 2 names is a feature"):
+    with pytest.raises(FileError, match="none of its 2 names, such as"):
         read_panel(path, GENES)
     path.write_text("\n")
     with pytest.raises(FileError, match="is empty"):

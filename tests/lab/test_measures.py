@@ -78,7 +78,7 @@ def test_ones_own_metric_is_a_column_of_the_rows(own_module):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("nothing", "There is no metric '.*:nothing'"),
+        ("nothing", "The metric '.*:nothing' could not be loaded"),
         ("constant", "is not a function"),
         ("acc", "has the name of a column"),
     ],
@@ -91,7 +91,7 @@ def test_metrics_that_cannot_be_used_are_refused_before_the_run(own_module, name
 def test_a_metric_that_is_no_number_is_a_failure_of_its_job(own_module):
     rows, summary = run(metrics=[f"{own_module}:broken"])
     assert rows == []
-    assert "returned nan, not a finite number" in summary.failures[0][1]
+    assert "returned nan. It must return a finite number" in summary.failures[0][1]
 
 
 def test_the_command_prints_ones_own_metric(own_module):

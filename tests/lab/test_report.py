@@ -98,11 +98,11 @@ def test_a_quick_run_absent_data_and_findings_are_told():
     [
         ({"A": [0.50, 0.51, 0.53], "B": [0.40, 0.41, 0.42]}, "Clear: ahead of every other"),
         ({"A": [0.50, 0.51, 0.53], "B": [0.40, 0.41, 0.42]}, "A: 0.513+0.103 (+0.0"),
-        ({"A": [0.5, 0.51], "C": [0.1, 0.9]}, "No clear winner. The difference is not"),
+        ({"A": [0.5, 0.51], "C": [0.1, 0.9]}, "No clear winner. Not significantly different: "),
         ({"A": [0.9], "B": [0.1]}, "A: 0.900+0.800 over BOne split: differences cannot"),
         ({"A": [0.5, 0.6]}, "Fewer than two methods have finished: nothing to compare."),
         ({"A": [0.5, 0.6], "B": [0.4, 0.5], "C": [0.9]}, "results are missing: C (50% done)"),
-        ({"A": [0.5, 0.6], "B (oracle)": [0.9, 0.9]}, "for reference: B (oracle), 0.900"),
+        ({"A": [0.5, 0.6], "B (oracle)": [0.9, 0.9]}, "not ranked: B (oracle), 0.900"),
         ({"A": [0.5, 0.5], "B": [0.5, 0.5]}, "none, equal to B"),
         ({"A": [0.50001, 0.50003, 0.50002], "B": [0.5, 0.5, 0.5]}, "A: 0.500+2e-05 (−"),
         ({"A": [0.50099], "B": [0.5]}, "A: 0.501+0.001 over B"),

@@ -184,7 +184,7 @@ def test_a_tiny_penalty_on_dependent_columns_is_solved():
 def test_a_penalty_below_rounding_errors_is_refused():
     X, y, A = make_problem(n=100, d=30)
     objective = make_objective(np.hstack([X, X, X]), y, A, gamma=1e-60, penalty_scale="gram")
-    with pytest.raises(ValueError, match="gamma is too small"):
+    with pytest.raises(ValueError, match="gamma is smaller than the rounding errors"):
         solve_alternating(objective)
 
 

@@ -130,7 +130,7 @@ def test_a_sparse_column_whose_spread_is_lost_ranks_last_and_is_named(solver):
     X, y, _ = make_problem(n=400, d=9)
     X[:, 3] += 1e9
     for data in (sp.csr_array(X), sp.csc_array(X), pairs(sp.csr_array(X), y, 90)):
-        with pytest.warns(UserWarning, match="column 3 of sparse X.*make X dense"):
+        with pytest.warns(UserWarning, match="column 3 of sparse X.*Make X dense"):
             fitted = SemFS(4, solver=solver).fit(data, None if isinstance(data, list) else y)
         assert np.flatnonzero(np.isinf(fitted.scores_)).tolist() == [3]
 
@@ -166,13 +166,16 @@ def test_wrong_values_are_reported_with_their_rows(tmp_path):
         (lambda X, y: (int, None), r"\(X, y\) pairs, got int"),
         (lambda X, y: ([(X, [None, 1])], None), "100 rows but 2 labels"),
         (lambda X, y: ([(X, 3)], None), "one label per row, got int"),
-        (lambda X, y: (open_blocks([(X, y)], y), None), "leave y out"),
-        (lambda X, y: (open_blocks(3, y), None), "cannot read blocks"),
+        (lambda X, y: (open_blocks([(X, y)], y), None), "Leave y out"),
+        (lambda X, y: (open_blocks(3, y), None), "cannot read samples"),
         (lambda X, y: (open_blocks(X, y), y), "not to fit"),
         (lambda X, y: (open_blocks(X, y, sample_weight=[1.0]), None), "weight has shape"),
         (lambda X, y: (open_blocks([(X, y)], sample_weight=y), None), "of rows is known"),
         (lambda X, y: (open_blocks(X, y, block_rows=0.5), None), "block_rows must be a whole"),
-        (lambda X, y: (open_blocks(X, y, memory=np.nan), None), "memory is nan; give bytes"),
+        (
+            lambda X, y: (open_blocks(X, y, memory=np.nan), None),
+            "memory must be a number of bytes",
+        ),
         (lambda X, y: (open_blocks(X, y, passes=X), None), "'auto' or 'one' or 'few'"),
     ],
 )

@@ -157,7 +157,7 @@ def test_partial_fit_adds_up_and_is_saved(tmp_path):
         found = load(save(found, tmp_path / "partial.npz"))
         found.partial_fit(X[rows], y[rows], batch=donor[rows])
     assert_same_fit(found, wanted)
-    with pytest.raises(ValueError, match="batch in every call"):
+    with pytest.raises(ValueError, match="batch either in every call"):
         found.partial_fit(X, y)
 
 
@@ -189,12 +189,12 @@ def test_batches_are_checked():
         SemFS(3).fit(X, y, batch=donor[1:])
     with pytest.raises(ValueError, match="600 samples but batch has 599"):
         SemFS(3).fit(open_blocks(X, y, memory=4096), batch=donor[1:])
-    with pytest.raises(ValueError, match="belong together"):
+    with pytest.raises(ValueError, match="must be given together"):
         SemFS(3).fit(X, y, X_unlabeled=X, batch=donor)
     with pytest.raises(ValueError, match="same partition"):
         SemFS(3).fit(X, y, batch=y + 10)
     alone = np.where(y == 1, "a", donor)
-    with pytest.warns(UserWarning, match=r"1 of 6 classes are in one batch only: 1 \(a\)"):
+    with pytest.warns(UserWarning, match=r"1 of 6 classes occur in one batch only: 1 \(a\)"):
         SemFS(3).fit(X, y, batch=alone)
 
 

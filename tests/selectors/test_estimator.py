@@ -358,7 +358,7 @@ def test_a_class_table_with_other_columns_is_refused():
 @pytest.mark.parametrize("how", [{"gamma": 1e308}, {"solver": "alternating", "step": 1e30}])
 def test_scores_that_are_all_alike_are_no_ranking_in_silence(how):
     X, y, A = make_problem()
-    with pytest.warns(UserWarning, match="all features score alike"):
+    with pytest.warns(UserWarning, match="All features have the same score"):
         SemFS(5, A, **how).fit(X, y)
 
 

@@ -235,7 +235,7 @@ def test_rows_can_be_given_again_and_are_forgotten_when_pickled(cells, tmp_path)
 
 def test_rows_of_other_classes_are_refused(cells):
     selector, X, y = cells
-    with pytest.raises(ValueError, match="classes that were fitted"):
+    with pytest.raises(ValueError, match="classes of the fit"):
         selector.explain(X[y != "club cell"], y[y != "club cell"])
 
 

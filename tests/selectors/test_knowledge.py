@@ -68,7 +68,7 @@ def test_classes_described_alike_are_separated_by_their_labels():
     X[:, 2] += y // 2  # what the table describes
     X[:, 4] += 0.9 * (y % 2)  # what only labels know
     table = {0: [0.0, 1.0], 1: [0.0, 1.0], 2: [1.0, -0.0], 3: [1.0, 0.0]}
-    with pytest.warns(UserWarning, match=r"described alike \(0 = 1, 2 = 3\).*label_weight=1"):
+    with pytest.warns(UserWarning, match=r"same description \(0 = 1, 2 = 3\).*label_weight=1"):
         described = SemFS(2, table, label_weight=0.0).fit(X, y)
     assert "classes described alike" not in described.knowledge_
     with warnings.catch_warnings():
@@ -150,7 +150,7 @@ def test_clusters_point_at_what_the_new_classes_differ_in():
 
 def test_too_few_unlabeled_rows_are_not_used_and_a_remedy_is_named():
     X, y, X_new, _ = corners()
-    with pytest.warns(UserWarning, match="too few to cluster. Give at least 10"):
+    with pytest.warns(UserWarning, match="too few to cluster. Pass at least 10"):
         selector = SemFS(5).fit(X, y, X_unlabeled=X_new[:6])
     assert_same_fit(selector, SemFS(5).fit(X, y))
     assert selector.n_new_classes_ == 0
@@ -310,11 +310,14 @@ def test_what_does_not_go_with_unlabeled_rows_is_refused():
     for refused, message in (
         (lambda: SemFS(5, A, solver="alternating").fit(X, y), 'solver="direct"'),
         (lambda: SemFS(5, A, label_weight=-1).fit(X, y), "label_weight"),
-        (lambda: SemFS(5).partial_fit(X, y), "labeled samples only"),
+        (lambda: SemFS(5).partial_fit(X, y), "only labeled samples"),
         (lambda: SemFS(5).fit_moments(Moments.from_data(X, y)), "-1, which means unlabeled"),
         (lambda: SemFS(5).fit(iter([(X, y)])), "can be read only once"),
-        (lambda: SemFS(5).fit([(X, y)], X_unlabeled=X), "Put these samples together"),
-        (lambda: SemFS(5).fit(X, abs(y), X_unlabeled=few), "3 features that are not the 10 of"),
+        (lambda: SemFS(5).fit([(X, y)], X_unlabeled=X), "Put all unlabeled samples"),
+        (
+            lambda: SemFS(5).fit(X, abs(y), X_unlabeled=few),
+            "3 features, but not the 10 features of",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             refused()

@@ -197,7 +197,7 @@ def test_a_label_weight_of_format_1_becomes_relative(tmp_path):
 
     path = save(SemFS(3, A), tmp_path / "unfitted.npz")
     as_format_1(path, label_weight=0.5)
-    with pytest.warns(UserWarning, match="label_weight=0.5 is relative to the attributes"):
+    with pytest.warns(UserWarning, match="label_weight=0.5 has another meaning"):
         load(path)
 
 
@@ -251,7 +251,7 @@ CHANGES = {  # where in the header, what is put there, what is said
     "dunder": ("selector/state/__class__", 1, "not a fitted attribute"),
     "property replaced": ("selector/state/attribute_names_in_", 1, "not a fitted attribute"),
     "missing array": ("selector/state/coef_", {"is": "array", "name": "a99"}, UNREADABLE),
-    "wrong length": ("selector/state/n_features_in_", 3, "does not have 3"),
+    "wrong length": ("selector/state/n_features_in_", 3, "must have 3"),
     "huge shape": ("selector/state/coef_", coef([9**9, 9**9]), "this machine's memory"),
     "negative shape": ("selector/state/coef_", coef([-1, 2]), UNREADABLE),
     "rows out of range": ("selector/state/coef_", coef([1, 1]), UNREADABLE),

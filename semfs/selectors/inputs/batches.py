@@ -43,7 +43,9 @@ def batch_of(X: Any, batch: Any, parameter: str) -> tuple[Any, Any]:
     columns = [str(name) for name in getattr(X, "columns", ())]
     if batch not in columns:
         hint = did_you_mean(batch, columns) or "."
-        raise ValueError(f"{parameter}: X has no column {batch!r}{hint} Pass the batches.")
+        raise ValueError(
+            f"{parameter}: X has no column {batch!r}{hint} Pass one batch per sample."
+        )
     values = X[batch]
     if is_dask(X):
         return X.drop(columns=batch), values.compute()

@@ -25,7 +25,9 @@ def check_features(estimator: Any, source: OutOfCoreRows, *, reset: bool) -> Non
     if not reset:
         if d != estimator.n_features_in_:
             known = estimator.n_features_in_
-            raise ValueError(f"X has {d} features, but earlier calls had {known}.")
+            raise ValueError(
+                f"X has {d} features, but earlier calls had {known}. Pass the same features."
+            )
         return
     set_features(estimator, d, source.feature_names)
 
@@ -40,7 +42,7 @@ def check_unlabeled_features(
     same_names = names is None or known is None or list(names) == list(known)
     if n_features != d or not same_names:
         raise ValueError(
-            f"X_unlabeled has {n_features} features that are not the {d} of X in their order. "
-            "Give both the same features; features of frames, AnnData and files in memory are "
-            "found by name."
+            f"X_unlabeled has {n_features} features, but not the {d} features of X in the same "
+            "order. Pass the same features; in frames, AnnData objects and files that fit into "
+            "memory they are found by name."
         )

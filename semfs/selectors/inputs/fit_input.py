@@ -46,19 +46,20 @@ if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
 _BOTH_BATCHES = (
-    "batch and batch_unlabeled belong together: unlabeled samples are corrected by the means "
-    "of their batches. Pass both (the same value for all samples if they are of one batch)."
+    "batch and batch_unlabeled must be given together, because the unlabeled samples are "
+    "corrected by the means of their batches. If they are of one batch, pass the same value "
+    "for all of them."
 )
 _TWO_KINDS = (
-    "some samples of X have no label and X_unlabeled is given as well. Beyond "
-    "memory only one of them can be used. Put these samples together."
+    "some samples of X have no label, and X_unlabeled is given as well. With data larger than "
+    "memory, only one of them can be used. Put all unlabeled samples into one of the two."
 )
 _NEED_MEMORY = (
     ': "class-mean" needs samples that fit into memory. Fill the gaps of larger files first.'
 )
 _NEED_FEATURES = (
-    "lacks features of X, which is not possible with X beyond memory. Give both the same "
-    "features."
+    "lacks features of X, which is not supported if X is larger than memory. Give both the "
+    "same features."
 )
 
 

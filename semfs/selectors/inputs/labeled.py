@@ -29,7 +29,9 @@ from semfs.validation import check_weights
 #: Labeled samples in memory, or on a device.
 InMemory: TypeAlias = MemoryRows | DeviceRows
 #: Why unlabeled samples of another array library are refused.
-NEED_NUMPY = "unlabeled samples need numpy or sparse X. Convert X, or drop them."
+NEED_NUMPY = (
+    "unlabeled samples need X as a numpy or SciPy array. Convert X, or drop these samples."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +110,8 @@ def split_by_label(
     checked = check_weights(weights, n)
     if not labels.classes:
         raise ValueError(
-            f"no sample has a label: all {n} values of y are -1, None, NaN or NA. Pass those "
-            "of the seen classes."
+            f"no sample has a label: all {n} values of y are -1, None, NaN or NA. Pass the "
+            "labels of the seen classes."
         )
     if batches is not None:
         labels = pair_labels(labels, batches)

@@ -86,7 +86,9 @@ def without_text_columns(X: DataLike, *, warn: bool = False) -> Any:
     names = [str(name) for name in frame.columns]
     texts = [repr(name) for j, name in enumerate(names) if j not in numeric]
     if not numeric:
-        raise ValueError(f"X has no column of numbers, only {listed(texts)}.")
+        raise ValueError(
+            f"X has no column of numbers, only {listed(texts)}. Pass numeric features."
+        )
     if warn:
         message = f"ignored non-numeric columns of X: {listed(texts)}."
         warn_user(message)

@@ -130,8 +130,8 @@ def _class_means(
         raise ParameterError(
             "missing_values",
             ': "class-mean" needs a value of each feature in each class. '
-            f"There is none of: {listed(unknown)}. "
-            "Leave these features or these classes out.",
+            f"There is none for: {listed(unknown)}. "
+            "Leave out these features or these classes.",
         )
     return means
 

@@ -18,7 +18,7 @@ LARGEST_PRODUCT = 1e140
 #: products with X are float32.
 LARGEST_FLOAT32 = 1e15
 #: What to do about numbers of unusual size.
-RESCALE = "Rescale X and the attributes, for example to unit variance: squares lose digits."
+RESCALE = "Rescale X and the attributes, for example to unit variance."
 
 
 def range_checked_moments(
@@ -44,7 +44,9 @@ def check_range(moments: Moments) -> None:
     size = _largest_number(moments)
     limit = _limit(moments)
     if size and not 1.0 / limit < size < limit:
-        raise ValueError(f"X has numbers as large as {size:.0e}. {RESCALE}")
+        raise ValueError(
+            f"X has numbers of size {size:.0e}, whose squares lose digits. {RESCALE}"
+        )
 
 
 def check_range_of_attributes(moments: Moments, attributes: Float64) -> None:
@@ -54,14 +56,17 @@ def check_range_of_attributes(moments: Moments, attributes: Float64) -> None:
         return
     limit = _limit(moments)
     if not 1.0 / limit < largest < limit:
-        raise ValueError(f"attributes go up to {largest:.0e}. {RESCALE}")
+        raise ValueError(
+            f"attributes has numbers of size {largest:.0e}, whose squares lose digits. "
+            f"{RESCALE}"
+        )
     # all numbers of X may be zero
     size = _largest_number(moments) or 1.0
     # B = X'A has the size of the product; coefficients have that of the ratio A / X
     for number in (size * largest, size / largest):
         if not 1.0 / LARGEST_PRODUCT < number < LARGEST_PRODUCT:
             raise ValueError(
-                f"X has numbers as large as {size:.0e} and attributes go up to {largest:.0e}. "
+                f"X has numbers of size {size:.0e} and attributes of size {largest:.0e}. "
                 f"{RESCALE}"
             )
 

@@ -109,7 +109,11 @@ def _unlabeled_in_memory(
     places = np.array([place_of.get(name, -1) for name in known], dtype=np.intp)
     present = places >= 0
     if not present.any():
-        message = f"has none of the {len(known)} features of X, such as {known[0]!r}."
+        message = (
+            f"has none of the {len(known)} features of X, such as {known[0]!r}. Rename its "
+            "features "
+            "as in X."
+        )
         raise ParameterError(what, message)
     if present.all():
         return UnlabeledRows(checked[:, places], batches)
@@ -117,8 +121,8 @@ def _unlabeled_in_memory(
     warn_user(
         ParameterWarning(
             what,
-            f"lacks {len(lacking)} of {len(known)} features: {listed(lacking)}. They are "
-            "judged by the labeled samples alone.",
+            f"lacks {len(lacking)} of {len(known)} features: {listed(lacking)}. Only "
+            "the labeled samples are used for these features.",
         )
     )
     X = _spread(checked[:, places[present]], present)

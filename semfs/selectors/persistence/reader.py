@@ -101,12 +101,16 @@ class Reader:
             fitted = re.fullmatch(r"[A-Za-z]\w*_", key) and not hasattr(estimator, key)
             if not fitted and key not in SETTINGS:
                 shown = key[:SHOWN_CHARACTERS]
-                raise FileError(f"{self.path}: {shown!r} is not a fitted attribute of semfs.")
+                raise FileError(
+                    f"{self.path}: {shown!r} is not a fitted attribute. The file is damaged."
+                )
             setattr(selector, key, value)
         d = state.get("n_features_in_")
         for name in PER_FEATURE:
             if name in state and np.shape(state[name]) != (d,):
-                raise FileError(f"{self.path}: {name} does not have {d} entries as it should.")
+                raise FileError(
+                    f"{self.path}: {name} must have {d} entries. The file is damaged."
+                )
         return selector
 
 
@@ -127,8 +131,8 @@ def _params_of_format_1(
         return params
     if not isinstance(table, AttributeTable):
         warn_user(
-            f"label_weight={weight!r} is relative to the attributes since this file was "
-            "written: 1 means that both count the same. Set it again."
+            f"label_weight={weight!r} has another meaning than when this file was written: "
+            "now 1 means that labels and attributes count the same. Set it again."
         )
         return params
     unit = squared_label_weight(1.0, table.values)

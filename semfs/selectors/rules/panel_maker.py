@@ -235,7 +235,7 @@ class _PanelMaker:
         if not is_empty:
             return
         if not self.available.any():
-            message = "is None, but the rules leave nothing to select from."
+            message = "is None, but the rules leave no feature to select from."
             raise ParameterError("n_features_to_select", message)
         fits = (demands.usage <= demands.limits[:, None]).all(axis=0)
         if (fits & self.available).any():
@@ -247,7 +247,9 @@ class _PanelMaker:
                 of_what = "feature" if self.unit_of is None else "group"
                 message = f"of {limit} is too small: the cheapest {of_what} costs {cheapest:g}."
                 raise ParameterError("budget", message)
-        raise ParameterError("capacity", "is below the signal of every feature.")
+        raise ParameterError(
+            "capacity", "is smaller than the signal of every feature. Raise it."
+        )
 
     def _unit_costs(self) -> Float64:
         """Cost (U,) of each unit: of its features, or by the label of its group."""

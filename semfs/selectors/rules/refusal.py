@@ -67,7 +67,8 @@ class Refusal:
             cost = 0.0 if cheapest is None else float(demands.usage[0][cheapest].sum())
             least = _rounded_up(cost)
             message = (
-                f"of {self.params.budget:g} does not buy {wanted}: they cost {least} or more."
+                f"of {self.params.budget:g} is too small for {wanted}, which cost at least "
+                f"{least}."
             )
             return ParameterError("budget", f"{message} {possible}".rstrip())
         # Only classes with a finite capacity have a limit, in their order.
@@ -81,7 +82,7 @@ class Refusal:
         of = f"of class {listed(alone)} " if len(alone) == 1 else ""
         if len(alone) > 1:
             of = f"of the classes {listed(alone)} "
-        message = f"{of}does not suffice for {wanted}. {self._enough(~is_budget)}"
+        message = f"{of}is too small for {wanted}. {self._enough(~is_budget)}"
         return ParameterError("capacity", f"{message}{possible}".rstrip())
 
     def _possible(self) -> str:
@@ -104,8 +105,8 @@ class Refusal:
             return ""
         capacity = self.params.capacity
         if isinstance(capacity, Mapping):
-            return f"{_rounded_up(factor)} times as much would do. "
-        return f"{_rounded_up(factor * float(capacity))} would do. "
+            return f"{_rounded_up(factor)} times as much would suffice. "
+        return f"{_rounded_up(factor * float(capacity))} would suffice. "
 
     def _of_quota(self, m: int) -> ParameterError:
         """Markers of all classes do not go together with the number, budget or capacity."""
@@ -132,7 +133,9 @@ class Refusal:
         elif self.n_budget:
             remedy += self._dearer()
         of = _counted(count, self.what) if count is not None else "what the budget buys"
-        message = f"is {m}: {of} cannot hold so many markers of every class.{shown} {remedy}"
+        message = (
+            f"is {m}, but {of} cannot hold that many markers of every class.{shown} {remedy}"
+        )
         return ParameterError("min_per_class", message)
 
     def _dearer(self) -> str:
