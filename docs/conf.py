@@ -60,13 +60,15 @@ def scrape_figures(block: tuple, block_vars: dict, gallery_conf: dict) -> str:
     from sphinx_gallery.scrapers import figure_rst
 
     shown = []
+    titles = []
     for name, value in list(block_vars["example_globals"].items()):
         if isinstance(value, Figure) and not hasattr(value, "number"):
             path = next(block_vars["image_path_iterator"])
             value.savefig(path, dpi=100, bbox_inches="tight")
             shown.append(path)
+            titles.append(value.get_label() or value.axes[0].get_ylabel())
             del block_vars["example_globals"][name]
-    return figure_rst(shown, gallery_conf["src_dir"])
+    return figure_rst(shown, gallery_conf["src_dir"], ", ".join(titles))
 
 
 sphinx_gallery_conf = {

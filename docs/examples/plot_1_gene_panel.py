@@ -82,5 +82,5 @@ for split in data.random_splits(12, 4, random_state=0):
 figure, ax = plt.subplots(figsize=(6, 3))
 ax.boxplot(list(scores.values()), orientation="horizontal", tick_labels=list(scores))
 ax.invert_yaxis()
-ax.set(xlabel="ACC on unseen types, twelve splits")
+ax.set(xlabel="ACC", title="K-means on unseen types, twelve splits")
 figure.tight_layout()

@@ -66,7 +66,7 @@ for name, selector in rankings.items():
     ax.plot(sizes, found, marker="o", label=name)
 ax.axhline(knn_accuracy(wide[unseen]), color="gray", ls=":", label="all 512")
 ax.set(xscale="log", xticks=sizes, xticklabels=sizes)
-ax.set(xlabel="coordinates kept", ylabel="5-NN accuracy, unseen digits")
+ax.set(xlabel="coordinates kept", ylabel="accuracy", title="Nearest neighbors on unseen digits")
 ax.legend(frameon=False)
 figure.tight_layout()
 

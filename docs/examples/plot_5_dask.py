@@ -2,9 +2,11 @@
 Run on a Dask cluster
 =====================
 
-``fit`` takes Dask arrays and data frames (``pip install 'semfs[dask]'``). Workers add up class counts, class
-means and products of columns. Only these sums are sent over the network, and the answer is that of the same
-samples in memory.
+Data in a Dask array or data frame may be larger than the memory of one machine. The selection is the same as for the
+same samples in memory.
+
+``fit`` takes these collections directly (``pip install 'semfs[dask]'``). Workers add up class counts, class means and
+products of columns, and only these sums are sent over the network.
 """
 
 import dask.array as da

@@ -64,7 +64,7 @@ figure, axes = plt.subplots(1, 2, figsize=(8, 3.2))
 for ax, metric in zip(axes, ("acc", "nmi")):
     for label, line in curves(rows, metric).items():
         ax.plot([point.x for point in line], [point.mean for point in line], "o-", label=label)
-    ax.set(xlabel="genes", ylabel=metric.upper())
+    ax.set(xlabel="genes", title=f"{metric.upper()} on unseen types")
 axes[0].legend(frameon=False, fontsize=8)
 figure.tight_layout()
 

@@ -54,6 +54,7 @@ ConfusionMatrixDisplay.from_predictions(
     ax=axes,
     colorbar=False,
 )
+axes.set_title("Share of the cells of each type by predicted type")
 
 # %%
 # Without a table, all nineteen types compete. Seen types would win too often, because more is known about
