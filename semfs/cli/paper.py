@@ -21,7 +21,8 @@ from semfs.cli.options import (
 )
 
 EXPERIMENTS = (
-    "Experiments: clustering, labeled-ratio, attributes-vs-labels, alpha, convergence, preprocessing, "
+    "Experiments: clustering, labeled-ratio, attributes-vs-labels, alpha, convergence, "
+    "preprocessing, "
     "scaling, or all."
 )
 FOLDER = "Folder of data sets. Default: the bundled sample."
