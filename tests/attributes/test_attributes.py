@@ -103,7 +103,7 @@ def test_a_class_without_a_row_is_named_with_the_nearest_label(table, label, mes
 @pytest.mark.parametrize(
     "table, message",
     [
-        ({"cat": [1.0, np.inf]}, "holds inf for class 'cat' in column 'a1'"),
+        ({"cat": [1.0, np.inf]}, "is infinite for class 'cat' in column 'a1'"),
         ({}, r"one row of numbers per class, got shape \(0,\)"),
         (np.zeros((0, 2)), r"one row of numbers per class, got shape \(0, 2\)"),
         ({"a": [1], "b": [1, 2]}, "one row of the same length per class"),
