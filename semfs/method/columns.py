@@ -54,8 +54,11 @@ class ColumnCache:
     def among(self, features: Indices) -> Float64:
         """Return G (m, m) among some features, whose columns are fetched if necessary."""
         self.fetch(features)
-        # G is symmetric: its columns are also its rows, which are faster to fill
-        return np.stack([self._columns[j][features] for j in features.tolist()])
+        among = np.empty((len(features), len(features)))
+        for place, feature in enumerate(features.tolist()):
+            # G is symmetric: its columns are also its rows, which are faster to fill
+            among[place] = self._columns[feature][features]
+        return among
 
 
 class NearCopies:

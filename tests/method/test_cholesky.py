@@ -82,6 +82,7 @@ def test_columns_are_fetched_in_one_batch_and_none_twice():
     cache.fetch([3, 1])
     assert_allclose(cache.stacked([1, 4, 3]), G[:, [1, 4, 3]])
     assert_allclose(cache.among(np.array([4, 1])), G[np.ix_([4, 1], [4, 1])])
+    assert cache.among(np.zeros(0, dtype=int)).shape == (0, 0)
     assert requests == [[3, 1], [4]]
     assert 3 in cache
     assert 0 not in cache
