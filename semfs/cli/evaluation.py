@@ -81,8 +81,8 @@ DESIGNED = (
 #: Said of every comparison on a file, for which somebody may have designed a panel.
 UNRULED = (
     "Of the rules of select and panel, only --candidates, --exclude and --min-cells are "
-    "applied here, to all methods. A panel with other rules (such as --include, --min-per-class, "
-    "--batch or --budget) is not what is compared; give its list with --panel."
+    "applied here, to all methods. A panel with other rules (such as --include, --batch, "
+    "--min-per-class or --budget) is not what is compared; give its list with --panel."
 )
 #: Failed jobs that are printed one by one.
 MOST_FAILURES = 10
