@@ -103,8 +103,9 @@ def run_stages(
     n_jobs: int,
     old: Mapping[str, Any],
     again: Container[str] = (),
+    plan: Mapping[str, Any] = PLAN,
 ) -> None:
-    """Run or continue all stages, but for jobs whose rows ``old`` holds.
+    """Run or continue all stages of a plan, but for jobs whose rows ``old`` holds.
 
     Jobs of the methods ``again`` are run although it holds them.
     """
@@ -114,16 +115,16 @@ def run_stages(
         # A grid that was exported before it was finished looks like a whole one.
         if job.label.endswith(ORACLE) or job.method in again:
             return False
-        return all((*_identity_of_job(job), k) in known for k in PLAN["ks"])
+        return all((*_identity_of_job(job), k) in known for k in plan["ks"])
 
-    for number, stage in enumerate(PLAN["stages"], start=1):
-        print(f"stage {number} of {len(PLAN['stages'])}: {stage}", flush=True)
+    for number, stage in enumerate(plan["stages"], start=1):
+        print(f"stage {number} of {len(plan['stages'])}: {stage}", flush=True)
         study = Study(
             [experiment_of(stage)],
             data,
             stage["datasets"],
             splits=stage["splits"],
-            ks=tuple(PLAN["ks"]),
+            ks=tuple(plan["ks"]),
         )
         done = reproduce(study, run, n_jobs=n_jobs, command=COMMAND, is_known=is_known)
         print(f"{done.n_computed} computed, {len(done.failures)} failed", flush=True)

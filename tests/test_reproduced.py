@@ -285,7 +285,7 @@ def test_a_grid_that_is_not_finished_is_not_exported():
     assert bench.with_whole_grids(twice) == []
 
 
-def test_jobs_whose_rows_are_stored_are_not_run_again(tmp_path, capsys, monkeypatch):
+def test_jobs_whose_rows_are_stored_are_not_run_again(tmp_path, capsys):
     bench = load_module("bench_reproduce", "benchmarks")
     stages = [
         {"experiment": "clustering", "methods": ["variance", "semfs"]},
@@ -299,13 +299,12 @@ def test_jobs_whose_rows_are_stored_are_not_run_again(tmp_path, capsys, monkeypa
     ]
     names = {"datasets": ["toy"], "splits": 1}
     plan = {"ks": [2, 3], "stages": [stage | names for stage in stages]}
-    monkeypatch.setattr(bench, "PLAN", plan)
     X, y, A = make_described_problem(C=8, U=0)
     classes = [f"class {i}" for i in range(len(A))]
     np.savez(tmp_path / "toy.npz", X=X, y=y, A=A, classes=classes)
 
     def numbers_computed(run, old, again=()):
-        bench.run_stages(tmp_path, tmp_path / run, 1, old, again)
+        bench.run_stages(tmp_path, tmp_path / run, 1, old, again, plan)
         printed = capsys.readouterr().out
         return [int(found) for found in re.findall(r"(\d+) computed, 0 failed", printed)]
 
