@@ -20,12 +20,8 @@ from semfs._typing import Float64, Indices, Mask
 ROUNDING = 1e-9
 #: Seconds after which a decision is given up. None that we met took one.
 LONGEST_DECISION = 60.0
-#: The status of scipy's `milp` that says so, and what the user is told.
+#: The status of scipy's `milp` that says so.
 TIME_LIMIT = 1
-UNDECIDED = (
-    f"whether the rules of the panel can be met was not decided in {LONGEST_DECISION:.0f} "
-    "seconds. Relax one of them, or reduce the features to select from (candidates)."
-)
 #: Units beyond those needed that are looked at before all of them are.
 SPARE_UNITS = 8
 #: With more units integer programming takes long, the square of their number: as few as these,
@@ -118,13 +114,18 @@ class Demands:
 
 
 def feasible_panel(
-    demands: Demands, chosen: Mask | None = None, *, exact: bool = True
+    demands: Demands,
+    chosen: Mask | None = None,
+    *,
+    exact: bool = True,
+    seconds: float = LONGEST_DECISION,
 ) -> Mask | None:
     """Return a panel (U,) that satisfies all demands and holds the chosen units, or None.
 
     A simple construction is tried first, then integer programming with a few units of each
     kind, then with all of them. The answer None is exact, unless ``exact`` is false: then only
-    what is found at once is returned.
+    what is found at once is returned. If one of the programs is not decided within
+    ``seconds``, an error says so.
 
     Examples
     --------
@@ -141,18 +142,19 @@ def feasible_panel(
     if found is not None or not exact:
         return found
     if pool is not None:
-        found = _solve(demands, kept, pool)
+        found = _solve(demands, kept, pool, seconds)
         if found is not None or len(demands.limits) <= 1:
             # with one limit the cheapest of each kind are all that matters
             return found
     if len(free) > MANY_UNITS:
         # Parts of units are allowed here: if even they do not do, units do not.
-        if _solve(demands, kept, free, parts=True) is None:
+        if _solve(demands, kept, free, seconds, parts=True) is None:
             return None
-        found = _solve(demands, kept, _least(demands, kept, free, demands.effort))
+        cheap = _least(demands, kept, free, demands.effort)
+        found = _solve(demands, kept, cheap, seconds)
         if found is not None:
             return found
-    return _solve(demands, kept, free)
+    return _solve(demands, kept, free, seconds)
 
 
 def _pool(demands: Demands, kept: Mask, free: Indices) -> Indices | None:
@@ -231,7 +233,9 @@ def _by_need(demands: Demands, kept: Mask, pool: Indices) -> Mask | None:
     return panel if demands.met_by(panel) else None
 
 
-def _solve(demands: Demands, kept: Mask, pool: Indices, *, parts: bool = False) -> Mask | None:
+def _solve(
+    demands: Demands, kept: Mask, pool: Indices, seconds: float, *, parts: bool = False
+) -> Mask | None:
     """A panel of the kept units and of some in the pool, by integer programming (HiGHS).
 
     With ``parts`` units may be in it in part, which is decided much faster.
@@ -265,11 +269,15 @@ def _solve(demands: Demands, kept: Mask, pool: Indices, *, parts: bool = False) 
         integrality=np.zeros(len(pool)) if parts else np.ones(len(pool)),
         bounds=Bounds(0.0, 1.0),
         # any panel will do: the first that is found ends the search
-        options={"time_limit": LONGEST_DECISION, "mip_rel_gap": 1e6},
+        options={"time_limit": seconds, "mip_rel_gap": 1e6},
     )
     if answer.x is None:
         if answer.status == TIME_LIMIT:
-            raise ValueError(UNDECIDED)
+            raise ValueError(
+                f"whether the rules of the panel can be met was not decided in {seconds:.0f} "
+                "seconds. Relax one of them, or reduce the features to select from "
+                "(candidates)."
+            )
         return None
     panel[pool] = answer.x > 0.5
     return panel

@@ -23,7 +23,7 @@ from semfs.method.columns import ColumnCache
 from semfs.method.prefetch import best_feature, per_cost
 from semfs.method.quadratic import Quadratic
 from semfs.method.rules import Rule
-from semfs.method.search import MAX_BATCH, MIN_BATCH, Search
+from semfs.method.search import Search
 
 #: Pivots of a group below this share of the largest are rounding errors (only if γ is 0).
 SMALLEST_PIVOT = 1e-12
@@ -174,14 +174,15 @@ class GroupSearch(Search):
         at_hand = [unit in self._blocks[0] for unit in units.tolist()]
         n_first = len(units) if all(at_hand) else int(np.argmin(at_hand))
         if n_first:
-            return units[: min(n_first, MIN_BATCH)]
+            return units[: min(n_first, self.fetch_sizes.least)]
         missing = units[~np.array(at_hand)]
         sizes = np.array([len(self.members[unit]) for unit in missing.tolist()])
-        n_groups = self.n_groups or MIN_BATCH
-        wanted = max(MIN_BATCH, int(1.25 * n_groups * sizes.mean()))
+        least = self.fetch_sizes.least
+        n_groups = self.n_groups or least
+        wanted = max(least, int(1.25 * n_groups * sizes.mean()))
         # Whole groups only: half of a group has no gain. A quarter more than what the search
         # will select, because bounds are not gains.
-        within = np.cumsum(sizes) <= min(wanted, 4 * MAX_BATCH)
+        within = np.cumsum(sizes) <= min(wanted, 4 * self.fetch_sizes.most)
         batch = missing[: max(1, int(within.sum()))]
         columns = np.concatenate([self.members[unit] for unit in batch.tolist()])
         columns = np.union1d(columns, self._also)

@@ -10,6 +10,17 @@ import numpy as np
 from semfs._typing import Float64, Floats, Indices
 
 
+@dataclass(frozen=True)
+class FetchSizes:
+    """How many Gram columns one pass over the data computes."""
+
+    #: With fewer, BLAS spends its time reading X; with more, columns are computed that are
+    #: never used.
+    least: int = 32
+    most: int = 128
+    extra: int = 4  # beyond those that are predicted to be needed
+
+
 @dataclass(frozen=True, eq=False)
 class Quadratic:
     """J of a 0/1 selection: q − 2 tr(U'B) + tr(U'G U) + γ ‖U‖², U zero where not selected.
@@ -30,6 +41,8 @@ class Quadratic:
     estimate : callable, optional
         From features (m,) to G among them (m, m), without a pass over the data and only about
         right; or to None. It serves to predict which columns will be needed (`prefetch`).
+    fetch_sizes : FetchSizes
+        How many columns to ask for at a time.
 
     Examples
     --------
@@ -45,6 +58,7 @@ class Quadratic:
     columns: Callable[[Indices], Float64]
     eps: float
     estimate: Callable[[Indices], Floats | None] | None = None
+    fetch_sizes: FetchSizes = FetchSizes()
 
     @property
     def total_marginal_gain(self) -> float:

@@ -20,12 +20,6 @@ from semfs.method.prefetch import (
 from semfs.method.quadratic import Monitor, Quadratic, Solution
 from semfs.method.rules import Rule
 
-#: Columns of a batch. With fewer, BLAS spends its time reading X; with more, columns are
-#: computed that are never used.
-MIN_BATCH = 32
-MAX_BATCH = 128
-#: Columns fetched beyond those that are predicted to be needed.
-N_EXTRA = 4
 #: Batches are filled up to a multiple of this, the width that BLAS computes at once: 63 columns
 #: take longer than 64, and those added are sometimes the ones that were not predicted.
 COLUMNS_AT_ONCE = 16
@@ -58,6 +52,8 @@ class Search:
         self.caches = caches
         # Room for n_select columns is reserved at once; factors never grow beyond it.
         self.factors = [PivotedCholesky(p.B, p.diag, p.gamma, n_select) for p in quadratics]
+        # one batch of features is fetched for all quadratics
+        self.fetch_sizes = quadratics[0].fetch_sizes
         self.n_select = n_select
         self.allowed = allowed
         self.forced = forced
@@ -201,7 +197,7 @@ class Search:
             batch = np.union1d(predicted, np.flatnonzero(priority == np.inf))
         if self.rules:
             # rules upset the prediction: take what else is allowed and good
-            best = np.argsort(-priority, kind="stable")[: MIN_BATCH // 2]
+            best = np.argsort(-priority, kind="stable")[: self.fetch_sizes.least // 2]
             batch = np.union1d(batch, best)
         missing = batch[priority[batch] >= 0.0].tolist()
         priority[missing] = -1.0
@@ -212,12 +208,13 @@ class Search:
     def _batch_size(self) -> int:
         """Number of columns to fetch without a prediction."""
         n_needed = self.n_select - len(self.selected)
+        least = self.fetch_sizes.least
         if not self._penalty_dominates:
-            return max(n_needed, MIN_BATCH)
+            return max(n_needed, least)
         # Gains hardly change, so most of the columns of largest gain will be used: take
         # 1.75 times as many as are needed, in multiples of the smallest batch.
-        n_columns = math.ceil(1.75 * n_needed / MIN_BATCH) * MIN_BATCH
-        return min(max(n_columns, MIN_BATCH), MAX_BATCH)
+        n_columns = math.ceil(1.75 * n_needed / least) * least
+        return min(max(n_columns, least), self.fetch_sizes.most)
 
     @property
     def _penalty_dominates(self) -> bool:
@@ -239,7 +236,7 @@ class Search:
         for estimate, cache in zip(self._estimates, self.caches):
             _insert_known_columns(estimate, features, cache)
         n_needed = self.n_select - len(self.selected)
-        n_steps = min(n_needed, MAX_BATCH) + N_EXTRA
+        n_steps = min(n_needed, self.fetch_sizes.most) + self.fetch_sizes.extra
 
         def among(rule: Rule) -> Rule | None:
             return rule.among(features)

@@ -21,7 +21,7 @@ from semfs.method.demands import (
 from semfs.method.forward import forward_selection
 from semfs.method.markers import class_markers
 from semfs.method.panel import N_BEST, Panel
-from semfs.method.quadratic import Quadratic
+from semfs.method.quadratic import FetchSizes, Quadratic
 from semfs.method.rules import Rule
 
 GAMMA = 3.0
@@ -219,9 +219,9 @@ def test_gains_of_orthogonal_groups_add_up():
 
 
 FETCHING = {
-    "one column at a time": (1, 1, 0),
-    "as usual": (32, 128, 4),
-    "all columns at once": (1000, 1000, 1000),
+    "one column at a time": FetchSizes(least=1, most=1, extra=0),
+    "as usual": FetchSizes(),
+    "all columns at once": FetchSizes(least=1000, most=1000, extra=1000),
 }
 
 
@@ -229,20 +229,16 @@ def block_of(G, features):
     return G[np.ix_(features, features)].copy()
 
 
-def selected_however_fetched(monkeypatch, G, quadratic, panel):
+def selected_however_fetched(G, quadratic, panel):
     """The answer with each way of fetching columns; with estimates of G, bad ones too."""
     noise = np.random.default_rng(0).normal(size=G.shape) * np.diag(G).mean() / 5.0
     wrong = G + noise + noise.T
     answers = {}
-    for name, (least, most, extra) in FETCHING.items():
-        for module in ("search", "groups"):
-            monkeypatch.setattr(f"semfs.method.{module}.MIN_BATCH", least)
-            monkeypatch.setattr(f"semfs.method.{module}.MAX_BATCH", most)
-        monkeypatch.setattr("semfs.method.search.N_EXTRA", extra)
+    for name, sizes in FETCHING.items():
         for estimate in (None, G, wrong):
-            known = quadratic
+            known = replace(quadratic, fetch_sizes=sizes)
             if estimate is not None:
-                known = replace(quadratic, estimate=partial(block_of, estimate))
+                known = replace(known, estimate=partial(block_of, estimate))
             order = select(known, panel)[1].order
             n_selected = len(select(known, panel)[0])
             kind = "none" if estimate is None else "exact" if estimate is G else "wrong"
@@ -251,7 +247,7 @@ def selected_however_fetched(monkeypatch, G, quadratic, panel):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_answer_does_not_depend_on_the_columns_that_were_fetched(monkeypatch, seed):
+def test_the_answer_does_not_depend_on_the_columns_that_were_fetched(seed):
     rng = np.random.default_rng(seed)
     d = 40
     G, _, quadratic = make_quadratic(seed, d)
@@ -266,7 +262,7 @@ def test_the_answer_does_not_depend_on_the_columns_that_were_fetched(monkeypatch
     if feasible_panel(demands) is None:
         demands = replace(demands, count=None)
     panel = panel_of(demands, costs=costs, unit_of=unit_of)
-    answers = selected_however_fetched(monkeypatch, G, quadratic, panel)
+    answers = selected_however_fetched(G, quadratic, panel)
     assert len(answers["as usual", "none"]) > 0
     assert all(answer == answers["as usual", "none"] for answer in answers.values())
 
@@ -452,13 +448,12 @@ def test_advice_is_quick_and_right_with_many_units(n_limits):
     assert 2.0 <= factor <= 2.05 * n_limits
 
 
-def test_what_is_not_decided_in_time_is_not_called_impossible(monkeypatch):
+def test_what_is_not_decided_in_time_is_not_called_impossible():
     rng = np.random.default_rng(0)
     usage = rng.uniform(1.0, 2.0, (3, 400))
     demands = make_demands(400, 3, usage=usage, limits=[3.2] * 3)
-    monkeypatch.setattr("semfs.method.demands.LONGEST_DECISION", 0.0)
     with pytest.raises(ValueError, match="not decided"):
-        feasible_panel(demands)
+        feasible_panel(demands, seconds=0.0)
 
 
 def test_nearest_feasible():
