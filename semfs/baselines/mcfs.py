@@ -216,12 +216,15 @@ def neighbor_matrix(weights: Float64, index: Indices) -> sp.csr_array:
     return sp.csr_array((weights.ravel(), (rows, index.ravel())), shape=(n, n))
 
 
-def spectral_embedding(W: sp.csr_array, n_components: int) -> tuple[Float64, Float64]:
+def spectral_embedding(
+    W: sp.csr_array, n_components: int, *, dense_limit: int = DENSE_LIMIT
+) -> tuple[Float64, Float64]:
     """Return the smoothest non-trivial solutions y (n, K) of ``(D - W) y = λ D y``.
 
     Also their eigenvalues (K,) of ``D^-1/2 W D^-1/2``, largest first. Those of 1, as many as
     the graph has components, may be rotated: they are taken as indicators of the components,
-    largest first, made orthogonal to the constant and to each other in that order.
+    largest first, made orthogonal to the constant and to each other in that order. The others
+    are found by a dense decomposition with up to ``dense_limit`` samples, else by Lanczos.
     """
     n = W.shape[0]
     n_components = min(n_components, n - 1)
@@ -240,7 +243,8 @@ def spectral_embedding(W: sp.csr_array, n_components: int) -> tuple[Float64, Flo
     vectors = first
     n_more = min(n_components - n_first, n - n_parts)
     if n_more > 0:
-        next_values, next_vectors = _next_eigenvectors(N.maximum(N.T), V, n_more)
+        symmetric = N.maximum(N.T)
+        next_values, next_vectors = _next_eigenvectors(symmetric, V, n_more, dense_limit)
         values = np.concatenate([values, next_values[::-1]])
         vectors = np.hstack([vectors, next_vectors[:, ::-1]])
     keep = np.abs(values) >= SMALLEST_EIGENVALUE
@@ -261,7 +265,7 @@ def _eigenvectors_of_one(
 
 
 def _next_eigenvectors(
-    N: sp.csr_array, V: sp.csr_array, n_vectors: int
+    N: sp.csr_array, V: sp.csr_array, n_vectors: int, dense_limit: int
 ) -> tuple[Float64, Float64]:
     """Return the largest eigenvalues of N, ascending, with eigenvectors orthogonal to V.
 
@@ -269,7 +273,7 @@ def _next_eigenvectors(
     end of the spectrum, in place of these eigenvalues.
     """
     n = N.shape[0]
-    if n <= DENSE_LIMIT or n_vectors > n // 4:
+    if n <= dense_limit or n_vectors > n // 4:
         dense = N.toarray() - 2.0 * (V @ V.T).toarray()
         return eigh(dense, subset_by_index=[n - n_vectors, n - 1])
 

@@ -123,12 +123,11 @@ def test_a_graph_in_pieces_is_embedded_by_its_pieces_largest_first():
     assert first[8] * first[0] < 0
 
 
-def test_sparse_and_dense_eigensolvers_agree(monkeypatch):
+def test_sparse_and_dense_eigensolvers_agree():
     X = np.random.default_rng(0).normal(size=(300, 5))
     W = mcfs.neighbor_graph(*mcfs.nearest_neighbors(X, 6), 1.0)
     dense, values = mcfs.spectral_embedding(W, 4)
-    monkeypatch.setattr(mcfs, "DENSE_LIMIT", 10)
-    sparse, sparse_values = mcfs.spectral_embedding(W, 4)
+    sparse, sparse_values = mcfs.spectral_embedding(W, 4, dense_limit=10)
     assert_allclose(sparse_values, values, atol=1e-8)
     assert_allclose(np.abs(sparse), np.abs(dense), atol=1e-5)
 

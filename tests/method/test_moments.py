@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-import semfs.method.moments as moments_module
 import semfs.rows.threads as threads_module
 from problems import make_problem
 from semfs import Moments
+from semfs.rows.memory import N_SAMPLED
 
 
 def assert_same_moments(a, b, rtol=1e-9):
@@ -21,12 +21,6 @@ def assert_same_moments(a, b, rtol=1e-9):
     assert_allclose(a.means, b.means, rtol=rtol, atol=rtol)
     assert_allclose(a.gram, b.gram, rtol=rtol, atol=rtol * np.abs(b.gram).max())
     assert_allclose(a.scatter_diag, b.scatter_diag, rtol=rtol, atol=rtol)
-
-
-@pytest.fixture
-def no_rows(monkeypatch):
-    """Sums of moments give up their rows at once."""
-    monkeypatch.setattr(moments_module, "KEEP_ROWS_BYTES", 0)
 
 
 def test_moments_are_counts_class_sums_and_gram():
@@ -47,10 +41,12 @@ def test_moments_of_blocks_add_up_to_moments_of_the_whole(kind):
     assert_same_moments(halves[0] + halves[1], whole)
 
 
-def test_moments_without_rows_add_up_too(no_rows):
+def test_moments_without_rows_add_up_too():
     X, y, _ = make_problem(n=500, d=5)
-    parts = [Moments.from_data(X[r : r + 100], y[r : r + 100]) for r in range(0, 500, 100)]
-    blocks = ((X[r : r + 100], y[r : r + 100]) for r in range(0, 500, 100))
+    blocks = [(X[r : r + 100], y[r : r + 100]) for r in range(0, 500, 100)]
+    parts = [Moments.from_data(*block).compact() for block in blocks]
+    # Dense and sparse samples are not kept together: the second block ends the keeping.
+    blocks[1] = (sp.csr_array(blocks[1][0]), blocks[1][1])
     for total in (sum(parts[1:], start=parts[0]), Moments.from_blocks(blocks)):
         assert total.rows is None
         assert_same_moments(total, Moments.from_data(X, y))
@@ -116,9 +112,9 @@ def test_keep_selects_classes():
     assert_same_moments(kept, Moments.from_data(X[rows], y[rows]))
 
 
-def test_keep_without_rows_says_what_to_do(no_rows):
+def test_keep_without_rows_says_what_to_do():
     X, y, _ = make_problem(n=200, d=3)
-    total = Moments.from_data(X[:100], y[:100]) + Moments.from_data(X[100:], y[100:])
+    total = Moments.from_data(X, y).compact()
     with pytest.raises(ValueError, match="one Moments per group of classes"):
         total.keep([0])
     with pytest.raises(ValueError, match="no class 9"):
@@ -190,21 +186,22 @@ def test_samples_of_weight_0_do_not_make_a_constant_column_vary(value):
         Moments.from_data(X, y, sample_weight=weights)
 
 
-def test_a_sample_estimates_the_scatter_within_classes(monkeypatch):
-    X, y, _ = make_problem(n=2000, d=6)
+@pytest.mark.parametrize("n, tolerance", [(2000, 0.15), (N_SAMPLED, 1e-8)])
+def test_a_sample_estimates_the_scatter_within_classes(n, tolerance):
+    """Up to rounding, if the sample is all there is."""
+    X, y, _ = make_problem(n=n, d=6)
     X[:, 1] += X[:, 0]
-    moments, every = Moments.from_data(X, y), np.arange(6)
+    moments = Moments.from_data(X, y)
     E = X - moments.means[y]
-    assert_allclose(moments.within_estimate(every), E.T @ E, atol=0.15 * len(X))
-    monkeypatch.setattr("semfs.rows.memory.N_SAMPLED", 2000)
-    assert_allclose(moments.within_estimate(every), E.T @ E, atol=1e-8 * len(X))
+    assert_allclose(moments.within_estimate(np.arange(6)), E.T @ E, atol=tolerance * n)
 
 
 def test_large_data_are_summed_by_threads_to_the_same_result(monkeypatch):
-    X, y, _ = make_problem(n=20_000, d=8, C=40)
+    X, y, _ = make_problem(n=20_000, d=64, C=40)
+    assert X.size >= threads_module.PARALLEL_SIZE
+    monkeypatch.setattr(threads_module, "n_threads", lambda: 1)
     expected = Moments.from_data(X, y)
     monkeypatch.setattr(threads_module, "n_threads", lambda: 3)
-    monkeypatch.setattr(threads_module, "PARALLEL_SIZE", 1)
     assert_same_moments(Moments.from_data(X, y), expected)
 
 
