@@ -351,6 +351,8 @@ def left_out_decreases(search: Search, panel: Panel) -> dict[int, float]:
     found = {}
     for unit in dict.fromkeys(unit_of[search.selected].tolist()):
         features = at_hand[unit_of[at_hand] != unit]
+        if not len(features):
+            continue
         units = np.unique(unit_of[features])
         small = panel.restricted_to(features, units)
         if small.n_units is not None and small.n_units > len(units):
