@@ -8,7 +8,8 @@ In the order of a fit:
 - ``inputs``: what a user handed over, understood once
 - ``problem``: what is optimized, made of ``parameters``, ``candidates``, ``seen_objective``,
   ``knowledge`` (what is known besides labeled samples), and ``rules`` of a panel;
-  ``training_checks`` and ``batch_like`` warn of data that are probably not meant
+  ``training_checks``, ``table_scale`` and ``batch_like`` warn of data that are probably not
+  meant
 - ``unlabeled_classes``, ``cluster_moments``, ``clusters``, ``cluster_space``, ``kmeans``:
   unlabeled samples as classes of their own, from the problem they make down to K-means
 - ``solving``, ``outcome``, ``fitted``: the solver, its solution in the user's terms, and

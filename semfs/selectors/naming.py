@@ -23,6 +23,7 @@ from semfs.selectors.prediction import ClassPredictor
 from semfs.selectors.question import Question, largest_columns
 from semfs.selectors.ranking import RankingSelector
 from semfs.selectors.selected_columns import map_lazily, present_columns, selected_columns
+from semfs.selectors.table_scale import warn_of_other_scale
 from semfs.validation import ParameterError, check_integer
 
 
@@ -64,7 +65,7 @@ class NamingSelector(RankingSelector):
     def candidate_classes(self, class_table: AttributesLike | None) -> AttributeTable:
         """Return the classes that predictions decide among, with their descriptions."""
         seen = self.class_table_
-        unseen = self.new_table_
+        known = self._known_classes()
         if class_table is not None:
             given = AttributeTable.from_any(class_table)
             # indicators of seen classes cannot describe another class
@@ -73,7 +74,15 @@ class NamingSelector(RankingSelector):
                     "needs a selector that was fitted to attributes; this one has only labels."
                 )
                 raise ParameterError("class_table", message)
-            return given.columns_of(seen, "class_table")
+            given = given.columns_of(seen, "class_table")
+            warn_of_other_scale(known, given)
+            return given
+        return known
+
+    def _known_classes(self) -> AttributeTable:
+        """The classes that the fit knew, seen and described."""
+        seen = self.class_table_
+        unseen = self.new_table_
         # without descriptions of unseen classes, predictions are of seen ones
         if unseen is None:
             return seen

@@ -24,6 +24,7 @@ from semfs.selectors.rules.panel_maker import panel_rules
 from semfs.selectors.rules.panel_rules import PanelRules
 from semfs.selectors.seen_objective import attribute_targets, seen_objective
 from semfs.selectors.solving import solve
+from semfs.selectors.table_scale import warn_of_uneven_attributes
 from semfs.selectors.training_checks import (
     check_one_row_per_class,
     check_two_classes,
@@ -64,6 +65,7 @@ class Problem:
         if params.attributes is not None:
             check_one_row_per_class(params.attributes, moments)
             warn_of_constant_attributes(table)
+            warn_of_uneven_attributes(table)
             check_range_of_attributes(moments, table.values)
         targets, basis = attribute_targets(params, table)
         objective = seen_objective(params, moments, targets)
