@@ -171,7 +171,7 @@ def test_a_budget_that_is_too_small_is_refused(planted):
         ({"costs": [1.0] * 12}, "costs needs budget"),
         ({"budget": 3.0}, "budget needs costs"),
         ({"costs": [1.0, 2.0], "budget": 3.0}, "one value for each of the 12 features"),
-        ({"costs": {"x0": 1.0}, "budget": 3.0}, "has no cost of 11 features: x1"),
+        ({"costs": {"x0": 1.0}, "budget": 3.0}, "has no cost of 11 of 12: x1"),
         ({"costs": [-1.0] * 12, "budget": 3.0}, "must be 0 or more, got -1 for 'x0'"),
         ({"groups": "sensor"}, "must be one value per feature"),
         ({"n_features_to_select": None}, "may be None only with a budget"),
@@ -549,3 +549,27 @@ def test_a_list_of_probes_may_name_features_that_the_data_lack(planted, tmp_path
     probes.write_text("nothing\nof these\n")
     with pytest.raises(ParameterError, match="no feature named 'nothing'"):
         SemFS(2, candidates=[str(probes)]).fit(frame, y)
+
+
+@pytest.mark.parametrize("rule", ["groups", "costs"])
+def test_values_with_names_are_refused_for_samples_without(rule, planted):
+    pd = pytest.importorskip("pandas")
+    X, y = planted
+    names = [f"s{j}" for j in range(12)]
+    values = pd.Series(np.arange(12) // 3, index=names)
+    rules = {rule: values, **({"budget": 5.0} if rule == "costs" else {})}
+    with pytest.raises(ParameterError, match=rf"{rule} has names \(s0, .*set_output"):
+        SemFS(2, **rules).fit(X, y)
+    # in any order they are read by name, and numbers are places
+    frame = pd.DataFrame(X, columns=names)
+    shuffled = values.sample(frac=1.0, random_state=0)
+    in_order = SemFS(2, **{**rules, rule: values.tolist()}).fit(X, y)
+    by_name = SemFS(2, **{**rules, rule: shuffled}).fit(frame, y)
+    by_place = SemFS(2, **{**rules, rule: values.reset_index(drop=True)}).fit(X, y)
+    assert selected(by_name) == selected(in_order) == selected(by_place)
+
+
+def test_prices_of_groups_need_groups(planted):
+    X, y = planted
+    with pytest.raises(ParameterError, match=r"got shape \(4,\). Costs of groups need groups"):
+        SemFS(2, costs=[1.0, 2.0, 3.0, 4.0], budget=3.0).fit(X, y)

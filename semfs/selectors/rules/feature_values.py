@@ -79,7 +79,7 @@ def feature_costs(
     unknown = np.flatnonzero(np.isnan(found))
     if unknown.size:
         shown = listed([feature_name(int(j), names) for j in unknown])
-        raise ParameterError("costs", f"has no cost of {unknown.size} features: {shown}.")
+        raise ParameterError("costs", f"has no cost of {unknown.size} of {d}: {shown}.")
     wrong = np.flatnonzero(~np.isfinite(found) | (found < 0.0))
     if wrong.size:
         first = int(wrong[0])
@@ -164,6 +164,11 @@ def _is_series(values: Any) -> bool:
     return not is_mapping and hasattr(values, "index") and hasattr(values, "iloc")
 
 
+def _has_texts(index: Any) -> bool:
+    """Whether an index of pandas holds names, rather than numbers of rows."""
+    return any(isinstance(label, str) for label in index.tolist())
+
+
 def _values_of_features(
     parameter: str,
     values: Any,
@@ -182,7 +187,15 @@ def _values_of_features(
         index = [str(name) for name in values.index]
         # A Series is read by name if its index names features, else in order: pandas
         # numbers the rows of a Series that was given no index.
-        known = {str(name) for name in (() if names is None else names)}
+        # without names, features are called as get_feature_names_out calls them
+        known = {feature_name(j, names) for j in range(d)}
+        if names is None and known.isdisjoint(index) and _has_texts(values.index):
+            raise ParameterError(
+                parameter,
+                f"has names ({listed(index, 3)}), but X has none, as after a scaler in a "
+                'pipeline. Keep the names of X, with set_output(transform="pandas") of the '
+                "pipeline, or give the values as a list in the order of X.",
+            )
         if not known.isdisjoint(index):
             values = dict(zip(index, values.tolist()))
     if isinstance(values, Mapping):
@@ -194,6 +207,8 @@ def _values_of_features(
     array = np.asarray(values, dtype=object)
     if array.shape != (d,):
         message = f"must have one value for each of the {d} features, got shape {array.shape}."
+        if parameter == "costs":
+            message += " Costs of groups need groups, and their names: a mapping or a Series."
         raise ParameterError(parameter, message)
     return list(array)
 
