@@ -72,6 +72,11 @@ def read_attributes(path: PathLike) -> pd.DataFrame:
             )
         label_column, *attribute_names = columns
         labels = _class_labels(path, columns[label_column])
+        if labels and not attribute_names:
+            raise FileError(
+                f"{path} holds only names of classes ({len(labels)}); numbers that describe "
+                f"them were expected. Make a table of it: semfs attributes {path} -o TABLE.csv"
+            )
         if not labels or not attribute_names:
             raise FileError(
                 f"{path} holds {len(labels)} classes and {len(attribute_names)} attributes; "

@@ -63,7 +63,7 @@ def test_whole_number_labels_become_numbers_but_007_stays_text(tmp_path):
         ("csv", "c,x\ncat,1\nhen,\n", "nothing in column 'x', row 2"),
         ("csv", "c,x\n,1\n", "row 1 has no class label"),
         ("csv", "c,x,x\ncat,1,2\n", "two columns named 'x'"),
-        ("csv", "c\ncat\n", "holds 1 classes and 0 attributes"),
+        ("csv", "c\ncat\n", "holds only names of classes .1.;"),
         ("csv", "", "it is empty"),
         ("csv", "c,x\n", "holds 0 classes and 1 attributes"),
         ("parquet", "PAR1 no", "not a readable"),
@@ -261,3 +261,12 @@ def test_files_that_are_no_markers_are_refused(tmp_path):
             attributes_from_markers(write(tmp_path / name, rows))
     with pytest.raises(FileNotFoundError, match="does not exist"):
         attributes_from_markers(tmp_path / "none.csv")
+
+
+def test_a_file_of_names_alone_is_answered_with_the_command_that_describes_them(tmp_path):
+    path = tmp_path / "intents.txt"
+    path.write_text("intent\nbook a flight\ncancel\n", encoding="utf-8")
+    with pytest.raises(
+        FileError, match=r"only names of classes \(2\);.*semfs attributes .*intents\.txt -o"
+    ):
+        read_attributes(path)

@@ -333,3 +333,20 @@ def test_an_array_of_unseen_classes_alone_is_answered_with_the_form_that_has_lab
         10,
         11,
     }
+
+
+def test_a_word_among_numbers_of_a_frame_is_refused_with_its_place():
+    words = pd.DataFrame(X, columns=list("abcdef"))
+    words["c"] = words["c"].astype(object)
+    words.loc[3, "c"] = "n.m."
+    wanted = r"column 'c' holds 'n\.m\.' in row 3, counting from 0, among numbers \(1 of 60"
+    with pytest.raises(ValueError, match=wanted):
+        SemFS(2).fit(words, NAMES)
+
+
+def test_columns_of_text_alone_are_left_out_with_a_warning():
+    texts = pd.DataFrame(X, columns=list("abcdef")).assign(note="n.m.")
+    texts["seen"] = pd.Timestamp("2026-01-01")
+    with pytest.warns(UserWarning, match="ignored non-numeric columns of X: 'note', 'seen'"):
+        selector = SemFS(2).fit(texts, NAMES)
+    assert selector.n_features_in_ == 6

@@ -84,7 +84,11 @@ def without_text_columns(X: DataLike, *, warn: bool = False) -> Any:
     if len(numeric) == len(columns):
         return frame
     names = [str(name) for name in frame.columns]
-    texts = [repr(name) for j, name in enumerate(names) if j not in numeric]
+    is_numeric = set(numeric)
+    others = [j for j in range(len(columns)) if j not in is_numeric]
+    texts = [repr(names[j]) for j in others]
+    for j in others:
+        _refuse_broken_numbers(frame, names[j], columns[j])
     if not numeric:
         raise ValueError(
             f"X has no column of numbers, only {listed(texts)}. Pass numeric features."
@@ -109,6 +113,21 @@ def _is_numeric(column: Any) -> bool:
         # a missing value is refused later, in words of its own
         return bool(len(column)) and all(_is_number(value) for value in column)
     return True
+
+
+def _refuse_broken_numbers(frame: Any, name: str, column: Any) -> None:
+    """Raise if a column holds mostly numbers: then some of its cells are broken."""
+    values = column.to_list()
+    wrong = [row for row, value in enumerate(values) if not _is_number(value)]
+    if 2 * len(wrong) >= len(values) or getattr(column.dtype, "kind", "O") in "Mm":
+        return
+    row = wrong[0]
+    label = frame.index[row] if hasattr(frame, "index") else row
+    place = f"row {row}" if label == row else f"row {row} ({str(label)!r})"
+    raise ValueError(
+        f"X: column {name!r} holds {values[row]!r} in {place}, counting from 0, among numbers "
+        f"({len(wrong)} of {len(values)} cells are no numbers). Correct it, or drop the column."
+    )
 
 
 def _is_number(value: object) -> bool:
