@@ -41,6 +41,7 @@ from semfs.io.safety import check_apart
 
 if TYPE_CHECKING:
     from semfs.lab.demo import Demo
+    from semfs.lab.parallel import Summary
 
 DATASET = (
     "The data: 'sample' (bundled), a name that 'semfs datasets' lists, or a file (h5ad, CSV, "
@@ -55,6 +56,7 @@ PANEL_HELP = (
     "Also evaluate this panel: a file with one feature per line, or a table with a column of "
     "them, best first; repeatable."
 )
+LATEX = "Write the tables of the page to this folder, for LaTeX."
 REPEATS = "Number of K-means runs per score."
 METRIC = (
     "Also score the unseen classes with your own metric(X, y), given as "
@@ -66,10 +68,7 @@ METHODS = (
     "Give your own as module:Class."
 )
 SIZES = "Numbers of features, such as 10,20 or 5:50:5, or shares, such as 0.1,0.2."
-SPLITS = (
-    "Number of class splits. Splits that belong to the data set are used first, "
-    "then random ones."
-)
+SPLITS = "Number of random class splits, also if the data set names unseen classes."
 USUAL_METHODS = "semfs-described,semfs,markers,variance,random"
 #: Said of every comparison with given panels.
 DESIGNED = (
@@ -113,6 +112,7 @@ class Evaluation:
     n_jobs: Jobs = None
     seed: Seed = 0
     out: Annotated[Path | None, Option("--out", "-o", help=PAGE)] = None
+    latex: Annotated[Path | None, Option(metavar="FOLDER", help=LATEX)] = None
     as_json: AsJson = False
 
 
@@ -141,12 +141,11 @@ def evaluate(options: Evaluation) -> None:
     check_apart([options.out], [options.data, options.label, *sources, *panels])
     sizes = parse_sizes(options.ks)
     replaced = existing([options.out])
+    if options.latex is not None:
+        replaced += options.latex.glob("*")
 
     # Imported after the checks, so that a wrong option is refused at once.
-    from semfs.lab import versions
-    from semfs.lab.detail_sections import detail_sections
     from semfs.lab.evaluate import evaluate as evaluate_methods
-    from semfs.lab.report import write_report
 
     data = _open(options)
     given_panels, notes = _panels(panels, data)
@@ -171,6 +170,26 @@ def evaluate(options: Evaluation) -> None:
         print(json.dumps(rows, indent=1))
     elif rows:
         print_scores(rows)
+    written = _write_page_and_tables(options, rows, summary, list(given_panels))
+    if not options.as_json:
+        show_written(written, replaced)
+    for note in summary.notes:
+        complain(note)
+    report_failures(summary.failures, "failed jobs")
+
+
+def _write_page_and_tables(
+    options: Evaluation,
+    rows: list[dict[str, Any]],
+    summary: "Summary",
+    panels: list[str],
+) -> list[Path]:
+    """Write the page and the tables that were asked for, and return their paths."""
+    from semfs.lab import versions
+    from semfs.lab.detail_sections import detail_sections
+    from semfs.lab.report import write_for_print, write_report
+
+    written = []
     if options.out is not None:
         facts = {
             **summary.info,
@@ -179,13 +198,11 @@ def evaluate(options: Evaluation) -> None:
             "notes": summary.notes,
         }
         first = [row["label"] for row in rows][:1]
-        sections = detail_sections(summary.details, [*first, *given_panels])
-        page = write_report(rows, options.out, info=facts, sections=sections)
-        if not options.as_json:
-            show_written([page], replaced)
-    for note in summary.notes:
-        complain(note)
-    report_failures(summary.failures, "failed jobs")
+        sections = detail_sections(summary.details, [*first, *panels])
+        written.append(write_report(rows, options.out, info=facts, sections=sections))
+    if options.latex is not None:
+        written += write_for_print(rows, options.latex, info=summary.info)
+    return written
 
 
 def _panels(paths: list[Path], data: Any) -> tuple[dict[str, list[str]], list[str]]:

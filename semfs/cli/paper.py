@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from semfs.cli.console import complain, show, show_written
-from semfs.cli.evaluation import METHODS, SPLITS, report_failures
+from semfs.cli.evaluation import METHODS, report_failures
 from semfs.cli.options import (
     Jobs,
     Seed,
@@ -27,6 +27,10 @@ EXPERIMENTS = (
 )
 FOLDER = "Folder of data sets. Default: the bundled sample."
 ONLY = "Only data sets whose names start with one of these (comma-separated)."
+OWN_SPLITS = (
+    "Number of class splits. Splits that belong to the data set are used first, "
+    "then random ones."
+)
 FAST = "Run faster, with fewer values of k, runs, splits and grid points."
 NO_GRIDS = (
     "Only run baselines at their defaults, without the paper's grids, which are tuned on the "
@@ -43,7 +47,7 @@ class Reproduction:
     data: Annotated[Path | None, Option(help=FOLDER)] = None
     datasets: Annotated[str, Option("--dataset", help=ONLY)] = ""
     methods: Annotated[str, Option("--method", "-m", help=METHODS)] = ""
-    splits: Annotated[int | None, Option(help=SPLITS)] = None
+    splits: Annotated[int | None, Option(help=OWN_SPLITS)] = None
     n_jobs: Jobs = None
     fast: Annotated[bool, Option("--fast", help=FAST)] = False
     defaults_only: Annotated[bool, Option("--no-grids", help=NO_GRIDS)] = False

@@ -69,7 +69,7 @@ def evaluate(
         If one of them uses unlabeled samples ("semfs-unlabeled"), half of the samples of each
         unseen class are kept for that, and the other half is clustered, for all methods.
     n_splits : int, optional
-        Number of random class splits.
+        Number of random class splits, also if the data set names unseen classes.
     ks, n_repeats : sequence of int, int
         Numbers of features; K-means runs per score.
     n_jobs, verbose

@@ -12,7 +12,7 @@ from pathlib import Path
 from semfs._typing import PathLike
 from semfs.io.safety import atomic_write
 from semfs.lab.comparison import Interval, Standings
-from semfs.lab.sections import Section, data_title, difference
+from semfs.lab.sections import FEATURES, Panel, Section, data_title, difference
 
 #: Letters with a meaning in LaTeX, and how they are written.
 ESCAPES = {
@@ -34,7 +34,20 @@ ESCAPES = {
     "…": r"\dots{}",
 }
 
-HEADER = r"% Needs \usepackage{booktabs}. Written by `semfs report --latex`."
+#: What stands above the table of standings: captions are written where it is included.
+STANDINGS_NOTE = (
+    "% ± is the standard deviation over the class splits, or over the runs of K-means if there "
+    "is one split;\n"
+    "% the interval is the 95 % interval of the lead.\n"
+)
+ORACLE_NOTE = (
+    "% (oracle): parameters chosen with the labels of the unseen classes, for every number of "
+    "features and\n"
+    "% measure. A bound that cannot be reached in practice, listed below the methods and not "
+    "ranked.\n"
+)
+
+HEADER = r"% Needs \usepackage{booktabs}. Written by semfs, option --latex."
 
 
 def write_tables(sections: Iterable[Section], folder: PathLike) -> list[Path]:
@@ -49,6 +62,9 @@ def write_tables(sections: Iterable[Section], folder: PathLike) -> list[Path]:
             tables[name] = standings_table(section.standings)
         elif section.table is not None and not _has_lists(section.table.rows):
             tables[name] = as_latex(section.table.columns, section.table.rows)
+        by_k = [panel for panel in section.panels if panel.x == FEATURES]
+        if by_k:
+            tables[f"{name}-by-k"] = curves_table(by_k)
         if section.leads:
             tables[f"leads-{name}"] = leads_table(section.leads)
     return [_write(text, Path(folder) / f"{name}.tex") for name, text in tables.items()]
@@ -58,13 +74,30 @@ def standings_table(found: Mapping[tuple[str, str], Standings]) -> str:
     """Return the means of all methods, best first, with leads over the best other one."""
     columns = ["data set", "measure", "method", "mean ± sd", "lead over best other", "interval"]
     body = []
+    has_oracles = False
     for (dataset, measure), ranking in found.items():
-        for standing in ranking.ranked + ranking.oracles:
+        oracles = sorted(ranking.oracles, key=lambda standing: -standing.mean)
+        has_oracles |= bool(oracles)
+        for standing in ranking.ranked + oracles:
             spread = "" if standing.sd is None else f" ± {standing.sd:.3f}"
             score = f"{standing.mean:.3f}{spread}"
             place = [data_title(dataset), measure, standing.label]
             body.append([*place, score, *_lead_entries(standing.lead)])
-    return as_latex(columns, body)
+    notes = STANDINGS_NOTE + (ORACLE_NOTE if has_oracles else "")
+    return notes + as_latex(columns, body)
+
+
+def curves_table(panels: Sequence[Panel]) -> str:
+    """Return the means of curves: rows are methods, columns numbers of features."""
+    ks = sorted(
+        {point[0] for panel in panels for line in panel.series.values() for point in line}
+    )
+    body = []
+    for panel in panels:
+        for method, line in panel.series.items():
+            means = {point[0]: point[1] for point in line}
+            body.append([panel.y, method, *(means.get(k) for k in ks)])
+    return as_latex(["measure", "method", *(f"k = {k}" for k in ks)], body)
 
 
 def leads_table(leads: Mapping[tuple[str, str, str], Interval]) -> str:
@@ -90,7 +123,7 @@ def as_latex(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a table in LaTeX: a ``tabular`` environment with rules of booktabs.
 
     >>> print(as_latex(["method", "NMI"], [["A & B", 0.5]]))
-    % Needs \\usepackage{booktabs}. Written by `semfs report --latex`.
+    % Needs \\usepackage{booktabs}. Written by semfs, option --latex.
     \\begin{tabular}{ll}
     \\toprule
     method & NMI \\\\

@@ -83,6 +83,13 @@ ZERO_SHOT_TEXT = (
     "all compete. The same predictor serves all methods: SemFS, fitted to their features."
 )
 
+#: What the figures of further measures show.
+FURTHER_TEXT = (
+    "ARI: adjusted Rand index of the clusters and the unseen classes. k-NN: balanced accuracy "
+    "of nearest neighbors on held-out samples of the seen classes. Others are your own metrics "
+    "of the samples of the unseen classes, larger is better."
+)
+
 #: A point of a curve: x, y, spread, remark. Of a dot plot: x, color, size, remark. Of a heat
 #: map: x, color, remark. Of a forest plot: x, low, high, remark.
 PanelPoint: TypeAlias = tuple[Any, ...]
@@ -217,8 +224,10 @@ def _clustering(rows: Sequence[Row]) -> list[Section]:
     for name, of_dataset in group_by(rows, "dataset").items():
         measured = metrics_of(of_dataset)
         predicted = {m: title for m, title in ZERO_SHOT_METRICS.items() if m in measured}
+        # ARI, k-NN, and metrics of the user's.
+        further = {m: title for m, title in measured.items() if m not in METRICS | predicted}
         # The summary and the table of standings show the same comparison.
-        for metric, title in (METRICS | predicted).items():
+        for metric, title in (METRICS | predicted | further).items():
             found[name, title] = standings(of_dataset, metric)
         n_splits = len({str(row["split"]) for row in of_dataset})
         spread = "over the splits" if n_splits > 1 else "over the runs of K-means (one split)"
@@ -232,6 +241,10 @@ def _clustering(rows: Sequence[Row]) -> list[Section]:
             panels = score_panels({name: of_dataset}, "k", FEATURES, predicted)
             title = f"Zero-shot accuracy: {data_title(name)}"
             figures.append(Section(title, [ZERO_SHOT_TEXT], panels=panels))
+        if further:
+            panels = score_panels({name: of_dataset}, "k", FEATURES, further)
+            title = f"Further measures: {data_title(name)}"
+            figures.append(Section(title, [FURTHER_TEXT], panels=panels))
     return [
         Section("Summary", table=summary_table(found), standings=found),
         *_leads(rows),

@@ -325,3 +325,11 @@ def test_evaluate_fills_gaps_when_asked(farm, invoke):
     assert "no value in column 'noise'" in invoke(*rows, *more, code=2).stderr
     assert "ACC" in invoke(*rows, *more, "--impute", "median").stdout
     assert "files only" in invoke("evaluate", "lining", "--impute", "median", code=2).stderr
+
+
+def test_evaluate_writes_its_tables_for_latex(tmp_path, invoke):
+    command = ("evaluate", "lining", "-m", "variance", "-k", "5", "--repeats", "1", "-j", "1")
+    done = invoke(*command, "--latex", tmp_path)
+    assert "standings.tex" in done.stdout
+    assert "k-NN" in (tmp_path / "standings.tex").read_text("utf-8")
+    assert "standings.tex (replaced)" in invoke(*command, "--latex", tmp_path).stdout

@@ -12,6 +12,8 @@ from semfs.evaluation.scores import run_kmeans
 from semfs.lab.comparison import metrics_of
 from semfs.lab.confusion import seen_confusion
 from semfs.lab.evaluate import evaluate
+from semfs.lab.report import write_for_print
+from semfs.lab.sections import build_sections
 from semfs.lab.splits import SplitData
 
 MODULE = """
@@ -100,3 +102,17 @@ def test_the_command_prints_ones_own_metric(own_module):
     assert done.exit_code == 0, done.output
     for title in ("ACC on unseen", "ARI on unseen", "k-NN (seen classes)", "spread on unseen"):
         assert title in done.output
+
+
+def test_the_page_and_its_tables_show_every_measure(own_module, tmp_path):
+    rows, summary = run(metrics=[f"{own_module}:spread"])
+    titles = list(metrics_of(rows).values())
+    parts = build_sections(rows)
+    drawn = {panel.y for part in parts for panel in part.panels}
+    assert set(titles) <= drawn
+    (table,) = (part.standings for part in parts if part.title == "Standings")
+    assert {measure for _, measure in table} == set(titles)
+    write_for_print(rows, tmp_path, info=summary.info)
+    assert "spread" in (tmp_path / "standings.tex").read_text("utf-8")
+    (by_k,) = tmp_path.glob("further-measures-*-by-k.tex")
+    assert "spread" in by_k.read_text("utf-8")

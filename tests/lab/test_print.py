@@ -47,6 +47,26 @@ def test_a_table_has_the_numbers_of_the_page(tmp_path):
     assert second[4] == "$-$0.103"
 
 
+def test_oracles_are_sorted_and_explained(tmp_path):
+    rows = rows_of({"A": [0.5, 0.6], "B (oracle)": [0.6, 0.6], "C (oracle)": [0.7, 0.8]})
+    write_for_print(rows, tmp_path)
+    text = (tmp_path / "standings.tex").read_text("utf-8")
+    methods = [line[2] for line in entries_of(text)[1:4]]
+    assert methods == ["A", "C (oracle)", "B (oracle)"]
+    assert "% (oracle): parameters chosen with the labels of the unseen classes" in text
+    assert "standard deviation over the class splits" in text
+
+
+def test_a_table_by_number_of_features_has_the_points_of_the_curves(tmp_path):
+    rows = rows_of({"A": [0.5, 0.6], "B": [0.3, 0.4]})
+    write_for_print(rows, tmp_path)
+    (path,) = tmp_path.glob("clustering-*-by-k.tex")
+    columns, first, *_ = entries_of(path.read_text("utf-8"))
+    assert columns[:2] == ["measure", "method"]
+    assert columns[2].startswith("k = ")
+    assert first[:3] == ["ACC", "A", "0.550"]
+
+
 @pytest.mark.parametrize("name", [*NASTY, "50 % of a_b", "a\nb", "~^", "\x1b[2J"])
 def test_hostile_names_are_text_to_latex(name):
     table = as_latex(["method", "NMI"], [[name, 0.5], ["B", None]])
