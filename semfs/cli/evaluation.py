@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Exit, Option
 
 from semfs.cli.console import complain, print_table, show, show_written
+from semfs.cli.feature_options import group_table
 from semfs.cli.options import (
     ATTRIBUTES,
     UNSEEN,
@@ -67,6 +68,11 @@ METHODS = (
     "rank_genes_groups) or hvg; a wrong name lists them all. "
     "Give your own as module:Class."
 )
+FAILING_GROUPS = (
+    "A table of features and groups, such as channels and sensors: whole groups fail on the "
+    "page, and panels are compared only where they end with a whole group. The methods still "
+    "select single features, and prices are not known."
+)
 SIZES = "Numbers of features, such as 10,20 or 5:50:5, or shares, such as 0.1,0.2."
 SPLITS = "Number of random class splits, also if the data set names unseen classes."
 USUAL_METHODS = "semfs-described,semfs,markers,variance,random"
@@ -75,7 +81,7 @@ DESIGNED = (
     "Panels from files may have an unfair advantage: they could have been designed with "
     "samples of the classes that are hidden from the methods. At fewer features than it has, "
     "a panel stands for its first ones. If its order means nothing, compare it at its full "
-    "size."
+    "size. Numbers of features are compared, not prices."
 )
 #: Said of every comparison on a file, for which somebody may have designed a panel.
 UNRULED = (
@@ -94,6 +100,7 @@ class Evaluation:
     data: Annotated[str, Argument(metavar="DATASET", help=DATASET)]
     methods: Annotated[str, Option("--method", "-m", help=METHODS)] = USUAL_METHODS
     panel: Annotated[list[Path] | None, Option(help=PANEL_HELP)] = None
+    groups: Annotated[Path | None, Option(help=FAILING_GROUPS)] = None
     ks: Annotated[str, Option("-k", help=SIZES)] = "5:50:5"
     label: Label = None
     attributes: Annotated[Path | None, Option("--attributes", "-a", help=ATTRIBUTES)] = None
@@ -138,7 +145,7 @@ def evaluate(options: Evaluation) -> None:
         raise ValueError(f"{options.out}: {message}")
     panels = options.panel or []
     sources = description_sources(options.attributes)
-    check_apart([options.out], [options.data, options.label, *sources, *panels])
+    check_apart([options.out], [options.data, options.label, options.groups, *sources, *panels])
     sizes = parse_sizes(options.ks)
     replaced = existing([options.out])
     if options.latex is not None:
@@ -149,8 +156,12 @@ def evaluate(options: Evaluation) -> None:
 
     data = _open(options)
     given_panels, notes = _panels(panels, data)
+    groups = {}
+    if options.groups is not None:
+        groups = group_table(options.groups, data.feature_names)
     # Each panel is also judged as a whole, and the methods with as many features.
     ks = _numbers_of_features(sizes, data.X.shape[1])
+    ks = [k for k in ks if not _cuts_a_group(k, given_panels, groups)]
     ks = sorted({*ks, *(len(features) for features in given_panels.values())})
     rows, summary = evaluate_methods(
         data,
@@ -158,6 +169,7 @@ def evaluate(options: Evaluation) -> None:
         ks=ks,
         details=options.out is not None,
         metrics=options.metrics or (),
+        groups=groups,
         verbose=True,
         **given(options, "n_splits", "n_repeats", "n_jobs", "seed"),
     )
@@ -219,6 +231,15 @@ def _panels(paths: list[Path], data: Any) -> tuple[dict[str, list[str]], list[st
         if missing:
             notes.append(note_on_missing(path, len(features), missing))
     return found, notes
+
+
+def _cuts_a_group(k: int, panels: dict[str, list[str]], groups: dict[str, str]) -> bool:
+    """Whether the first k features of a panel hold some, but not all, of its group."""
+    for features in panels.values():
+        rest = {groups[name] for name in features[k:] if name in groups}
+        if any(groups.get(name) in rest for name in features[:k]):
+            return True
+    return False
 
 
 def _panel_methods(panels: dict[str, list[str]]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,12 @@ def feature_values(
         )
         raise ParameterError(parameter, message)
     return list(frame_column(reader.path, reader.frame, text))
+
+
+def group_table(path: Path, names: Sequence[str]) -> dict[str, str]:
+    """Return the group of each feature, from a table of features and groups."""
+    found = _two_columns("groups", path, {str(name) for name in names})
+    return {name: label for name, label in found.items() if label}
 
 
 def capacity_values(

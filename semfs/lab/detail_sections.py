@@ -160,15 +160,17 @@ def _robustness_section(found: Sequence[Details]) -> Section:
         worst = max(results, key=lambda result: result.worst_loss)
         line += [worst.worst_feature, worst.worst_loss]
         body.append(line)
+    of_groups = any(results[0].of_groups for results in by_label.values())
+    what = "group" if of_groups else "feature"
     text = (
-        "NMI on the unseen classes when features fail and are left out: each feature in turn, "
+        f"NMI on the unseen classes when {what}s fail and are left out: each {what} in turn, "
         f"or {N_DRAWS} random draws of 3 and 5, from the same K-means starts. A negative "
-        "loss is a gain. The worst single feature is the worst over all splits."
+        f"loss is a gain. The worst single {what} is the worst over all splits."
     )
     columns = ["method", "NMI, complete", *(f"loss, {n} fail" for n in FAILING)]
-    columns += ["worst single feature", "its loss"]
-    table = Table("Loss of NMI when features fail, mean over the splits", columns, body)
-    return Section("When features fail", [text], table)
+    columns += [f"worst single {what}", "its loss"]
+    table = Table(f"Loss of NMI when {what}s fail, mean over the splits", columns, body)
+    return Section(f"When {what}s fail", [text], table)
 
 
 # ---- confusion matrices of one method on one split -------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -41,8 +42,9 @@ class Robustness:
 
     complete: float  # NMI with all features
     losses: Mapping[int, float]  # mean loss by number of failing features
-    worst_feature: str  # whose loss alone hurts most
+    worst_feature: str  # whose loss alone hurts most; the name of a group, if groups fail
     worst_loss: float
+    of_groups: bool = False  # whether groups fail, each with all its features
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +68,13 @@ def details_of(
     n_repeats: int = 20,
     seed: int = 0,
     unlabeled_half: bool = False,
+    groups: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Details]:
     """Return details of the features that rows of `evaluate` name, at the largest k of each.
 
     Methods without a list of features, such as random draws, are left out. With
     ``unlabeled_half`` that half of the unseen samples is clustered that no method has seen.
+    With ``groups``, the group of each feature by name, whole groups fail.
     """
     largest: dict[tuple[str, str], Row] = {}
     for row in rows:
@@ -93,7 +97,7 @@ def details_of(
                 k=len(features),
                 seen=seen_confusion(split.X[:, features], split.y, split.seed(seed)),
                 unseen=unseen_confusion(split.X_unseen[:, features], split.y_unseen, starts),
-                robustness=robustness(split, features, seed),
+                robustness=robustness(split, features, seed, groups),
                 zero_shot=zero_shot(split, features, seed) if described else None,
             )
         )
@@ -109,20 +113,33 @@ def _starts(split: SplitData, n_repeats: int, seed: int) -> Indices:
 # ---- features that fail ----------------------------------------------------------------------
 
 
-def robustness(split: SplitData, features: Indices, seed: int) -> Robustness | None:
-    """Return what NMI on the unseen classes loses when features (k,) fail.
+def robustness(
+    split: SplitData,
+    features: Indices,
+    seed: int,
+    groups: Mapping[str, str] = MappingProxyType({}),
+) -> Robustness | None:
+    """Return what NMI on the unseen classes loses when features (k,) fail, or groups of them.
 
     A feature that fails is left out. Numbers of failing features that would leave none are
-    left out, too; of a single feature nothing remains: None.
+    left out, too; of a single feature nothing remains: None. A feature without a group fails
+    by itself.
     """
-    k = len(features)
+    names = split.names_of(features)
+    # Units in the order in which their first features were selected.
+    place: dict[str, int] = {}
+    unit_of = np.array(
+        [place.setdefault(groups.get(name, name), len(place)) for name in names], dtype=np.intp
+    )
+    k = len(place)
     if k < 2:
         return None
     Z = dense(split.X_unseen[:, features])
     starts = _starts(split, FAILURE_REPEATS, seed)
 
     def score(kept: Indices) -> float:
-        _, nmis = cluster_scores(Z[:, kept], split.y_unseen, starts=starts)
+        columns = np.flatnonzero(np.isin(unit_of, kept))
+        _, nmis = cluster_scores(Z[:, columns], split.y_unseen, starts=starts)
         return float(nmis.mean())
 
     everything = np.arange(k)
@@ -137,5 +154,5 @@ def robustness(split: SplitData, features: Indices, seed: int) -> Robustness | N
         elif n_failing < k:
             kept = [np.sort(rng.permutation(k)[n_failing:]) for _ in range(N_DRAWS)]
             losses[n_failing] = complete - float(np.mean([score(drawn) for drawn in kept]))
-    name = split.names_of(features[[worst]])[0]
-    return Robustness(complete, losses, name, complete - alone[worst])
+    name = list(place)[worst]
+    return Robustness(complete, losses, name, complete - alone[worst], bool(groups))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +34,12 @@ if TYPE_CHECKING:
 #: A feature with more than this share of the total variance decides K-means nearly alone.
 DOMINANT_SHARE = 0.95
 
+#: Said in every report of a run with groups.
+GROUPS_FAIL = (
+    "Groups fail as a whole, but are counted nowhere else: the methods select single features "
+    "and are compared at equal numbers of features, whatever their groups and prices."
+)
+
 #: Said in every report of a run with a method that uses unlabeled samples.
 HALVED = (
     "Half of the samples of each unseen class may be seen, without "
@@ -53,6 +60,7 @@ def evaluate(
     verbose: bool = False,
     details: bool = False,
     metrics: Sequence[str] = (),
+    groups: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[Row], Summary]:
     """Select features on seen classes, cluster the unseen classes with them, and score that.
 
@@ -79,6 +87,8 @@ def evaluate(
         features fail (`semfs.lab.details`).
     metrics : sequence of str
         Further measures as ``module:function``, see `semfs.lab.measures`.
+    groups : mapping of str to str
+        The group of each feature. In the details, whole groups fail; scores count features.
 
     Returns
     -------
@@ -101,14 +111,12 @@ def evaluate(
     ks = sorted(set(ks))
     _check_data(data, ks)
     uses_unlabeled = [method.label for method in chosen if method.uses_unlabeled]
-    # Labels alone do not say what unseen classes are like.
-    predicted = ZERO_SHOT_MEASURES if is_described(data.attributes) else ()
     protocol = Protocol(
         tuple(ks),
         n_repeats,
         seed,
         unlabeled_half=bool(uses_unlabeled),
-        measures=(*MORE_MEASURES, *predicted, *metrics),
+        measures=(*_measures(data), *metrics),
     )
     # The store is in memory: results are returned as rows, and not kept.
     started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -126,9 +134,9 @@ def evaluate(
     rows = store.rows()
     if uses_unlabeled:
         summary.notes.append(HALVED.format(", ".join(uses_unlabeled)))
-    summary.notes += notes
-    summary.notes += _notes_on_knowledge(rows)
-    summary.notes += _notes_on_data(data, ks)
+    if groups:
+        summary.notes.append(GROUPS_FAIL)
+    summary.notes += [*notes, *_notes_on_knowledge(rows), *_notes_on_data(data, ks)]
     if details:
         summary.details = details_of(
             data,
@@ -137,9 +145,17 @@ def evaluate(
             n_repeats=n_repeats,
             seed=seed,
             unlabeled_half=protocol.unlabeled_half,
+            groups=groups,
         )
     summary.info = {"started": started, "datasets": store.info()["datasets"]}
     return rows, summary
+
+
+def _measures(data: ZeroShotDataset) -> tuple[str, ...]:
+    """What is scored besides ACC and NMI."""
+    # Labels alone do not say what unseen classes are like.
+    predicted = ZERO_SHOT_MEASURES if is_described(data.attributes) else ()
+    return (*MORE_MEASURES, *predicted)
 
 
 def _splits(data: ZeroShotDataset, n_splits: int | None, seed: int) -> Splits:

@@ -1,5 +1,7 @@
 """Given panels, recalls, confusions, and what is lost when features fail."""
 
+import re
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -72,6 +74,20 @@ def test_the_feature_that_hurts_most_is_named():
     assert robustness(separable(), np.arange(1), seed=0) is None
 
 
+def test_groups_fail_as_a_whole():
+    data = separable()
+    groups = {"b": "device", "copy": "device"}
+    found = robustness(data, np.arange(4), 0, groups)
+    assert found.of_groups
+    assert 3 not in found.losses  # a, noise and the device
+    # one by one, b and its copy replace each other
+    assert robustness(data, np.array([1, 2, 3]), 0).worst_loss < 0.05
+    together = robustness(data, np.array([1, 2, 3]), 0, groups)
+    assert together.worst_feature == "device"
+    assert together.worst_loss > 0.3
+    assert robustness(data, np.array([1, 3]), 0, groups) is None
+
+
 def test_losses_are_seeded_and_paired():
     first = robustness(separable(), np.arange(4), seed=0)
     again = robustness(separable(), np.arange(4), seed=0)
@@ -131,3 +147,26 @@ def test_the_command_judges_panels(tmp_path, invoke, monkeypatch):
         assert f">{title}</h2>" in text
     done = invoke("evaluate", "lining", "--panel", "none.txt", *options, code=2)
     assert "none.txt" in done.stderr
+
+
+def test_the_command_compares_panels_at_whole_groups_and_lets_groups_fail(
+    tmp_path, invoke, monkeypatch
+):
+    pytest.importorskip("plotly")
+    monkeypatch.chdir(tmp_path)
+    names = [str(name) for name in load_sample("lining").feature_names[:8]]
+    rows = [f"{name},d{j // 4}" for j, name in enumerate(names)]
+    (tmp_path / "devices.csv").write_text("\n".join(["gene,device", *rows]))
+    (tmp_path / "mine.txt").write_text("\n".join(names))
+    options = ("-m", "variance", "-k", "2,4,6", "--repeats", 1, "-j", 1, "--groups")
+    files = ("evaluate", "lining", "--panel", "mine.txt", "-o", "page.html")
+    done = invoke(*files, *options, "devices.csv")
+    header = next(line for line in done.stdout.splitlines() if " method " in line)
+    assert re.findall(r"\d+", header) == ["4", "8"]
+    text = (tmp_path / "page.html").read_text("utf-8")
+    assert ">When groups fail</h2>" in text
+    assert "worst single group" in text
+    assert "whatever their groups and prices" in text
+    (tmp_path / "others.csv").write_text("a,b\nc,d\n")
+    refused = invoke(*files, *options, "others.csv", code=2)
+    assert "--groups: none of the 1 names" in refused.stderr
