@@ -378,6 +378,18 @@ def test_groups_have_a_row_each_with_price_and_worth(tmp_path):
     assert not missing
 
 
+def test_the_only_group_that_fits_has_no_worth():
+    X, y, groups, _ = sensors()
+    costs = {f"s{j}": 3.0 if j == 0 else 9.0 for j in range(6)}
+    for features in (X.columns[:6], X.columns):
+        some = {name: groups[name] for name in features}
+        prices = {name: costs[name] for name in some.values()}
+        selector = SemFS(None, groups=some, costs=prices, budget=4).fit(X[features], y)
+        assert selector.get_feature_names_out().tolist() == ["s0_ch0", "s0_ch1", "s0_ch2"]
+        found = panel_report(selector, n_bootstraps=0).groups()
+        assert found["worth"].isna().all()
+
+
 def test_the_page_of_a_loaded_selector_does_not_say_what_groups_are_worth(tmp_path):
     X, y, groups, _ = sensors()
     fitted = SemFS(2, groups=groups).fit(X, y)

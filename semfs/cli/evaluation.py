@@ -159,10 +159,8 @@ def evaluate(options: Evaluation) -> None:
     groups = {}
     if options.groups is not None:
         groups = group_table(options.groups, data.feature_names)
-    # Each panel is also judged as a whole, and the methods with as many features.
     ks = _numbers_of_features(sizes, data.X.shape[1])
-    ks = [k for k in ks if not _cuts_a_group(k, given_panels, groups)]
-    ks = sorted({*ks, *(len(features) for features in given_panels.values())})
+    ks = _compared_sizes(ks, given_panels, groups)
     rows, summary = evaluate_methods(
         data,
         [*words(options.methods), *_panel_methods(given_panels)],
@@ -231,6 +229,15 @@ def _panels(paths: list[Path], data: Any) -> tuple[dict[str, list[str]], list[st
         if missing:
             notes.append(note_on_missing(path, len(features), missing))
     return found, notes
+
+
+def _compared_sizes(
+    ks: list[int], panels: dict[str, list[str]], groups: dict[str, str]
+) -> list[int]:
+    """Return the numbers of features at which no panel is cut within a group."""
+    whole = [k for k in ks if not _cuts_a_group(k, panels, groups)]
+    # Each panel is also judged as a whole, and the methods with as many features.
+    return sorted({*whole, *(len(features) for features in panels.values())})
 
 
 def _cuts_a_group(k: int, panels: dict[str, list[str]], groups: dict[str, str]) -> bool:

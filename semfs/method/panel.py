@@ -368,7 +368,8 @@ def left_out_decreases(search: Search, panel: Panel) -> dict[int, float]:
         caches = [ColumnCache(quadratic.columns) for quadratic in quadratics]
         allowed = np.ones(len(features), dtype=bool)
         best = select_panel(quadratics, caches, small, allowed, search.required[features])
-        found[unit] = float(sum(best.decreases))
+        if best.selected:
+            found[unit] = float(sum(best.decreases))
     return found
 
 
