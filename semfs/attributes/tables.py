@@ -21,7 +21,7 @@ from semfs.attributes.files import read_attributes
 from semfs.attributes.ontology import attributes_from_ontology
 from semfs.labels import label_array
 from semfs.system import import_optional
-from semfs.validation import check_distinct
+from semfs.validation import ParameterError, check_distinct
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,7 +106,8 @@ class AttributeTable:
         position = {label: i for i, label in enumerate(self.classes.tolist())}
         missing = [label for label in wanted if label not in position]
         if missing:
-            raise ValueError(_missing_message(missing, list(position)))
+            message = _missing_message(missing, list(position))
+            raise ParameterError("attributes", message)
         rows = [position[label] for label in wanted]
         return replace(
             self,
@@ -328,8 +329,8 @@ def _missing_message(missing: list[Label], known: list[Label]) -> str:
     if len(known) > 8:
         shown += ", …"
     return (
-        f"attributes has no row for class {label!r}{more}{hint} Add it, or drop that class "
-        f"from y; known classes: {shown}"
+        f"has no row for class {label!r}{more}{hint} Add it, or drop that class "
+        f"from y (on the command line, --unseen); known classes: {shown}"
     )
 
 

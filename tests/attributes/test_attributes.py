@@ -11,6 +11,7 @@ from numpy.testing import assert_array_equal
 from semfs import SemFS, attributes
 from semfs.attributes import AttributeTable, attributes_from_markers, read_attributes
 from semfs.attributes.files import write_table
+from semfs.cli.errors import message_of
 from semfs.io.safety import FileError
 
 pd = pytest.importorskip("pandas")
@@ -270,3 +271,11 @@ def test_a_file_of_names_alone_is_answered_with_the_command_that_describes_them(
         FileError, match=r"only names of classes \(2\);.*semfs attributes .*intents\.txt -o"
     ):
         read_attributes(path)
+
+
+def test_a_class_without_a_row_is_reported_with_the_options_of_the_command():
+    with pytest.raises(ValueError, match="attributes has no row for class 'iron'") as error:
+        AttributeTable.from_any(ZOO).rows_of(["hen", "iron"])
+    said = message_of(error.value)
+    assert said.startswith("--attributes has no row for class 'iron'")
+    assert "on the command line, --unseen" in said
