@@ -212,7 +212,7 @@ def test_an_objective_has_arrived_when_it_falls_by_less_than_a_hundredth():
     assert "1 of 2 runs" in sweeps.iterations([fast, slow]).sentence
     # A program stops at once where the steps are very small, too.
     assert stopped_at(slow["objective"]) == 2
-    assert "would stop by then in 1 of 1" in sweeps.iterations([slow]).sentence
+    assert "stops by then in 1 of 1" in sweeps.iterations([slow]).sentence
 
 
 @pytest.mark.parametrize(("power", "verdict"), [(1.0, "confirmed"), (2.0, "not")])

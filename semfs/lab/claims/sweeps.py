@@ -261,9 +261,9 @@ def _iterations_text(runs: Sequence[Row], verdicts: Sequence[str]) -> str:
         n_iterations = max(len(J) for J in published)
         largest_fall = max(map(_fall, published))
         parts.append(
-            "with the published settings a program that stops when J falls by less than "
-            f"{100 * STOPPED:g} % would stop by then in {n_stopped} of {len(published)}, but "
-            f"because the steps are small: all {n_iterations} iterations lower J by "
+            "with the published step, a usual stopping rule (J falls by less than "
+            f"{100 * STOPPED:g} %) stops by then in {n_stopped} of {len(published)}, though J "
+            f"has hardly fallen: all {n_iterations} iterations lower it by "
             f"{100 * largest_fall:.1g} % at most"
         )
     return sentence(parts)
