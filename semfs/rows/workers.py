@@ -85,11 +85,14 @@ def added(parts: Sequence[Any]) -> Any:
 # ---- computing ------------------------------------------------------------------------
 
 
-def connect(address: str) -> Client:
-    """Return a client of the scheduler at an address such as ``tcp://host:8786``."""
+def connect(address: str, *, seconds: float = SCHEDULER_PATIENCE) -> Client:
+    """Return a client of the scheduler at an address such as ``tcp://host:8786``.
+
+    After ``seconds`` without an answer an error is raised.
+    """
     distributed = import_optional("distributed", "dask", what="A cluster")
     try:
-        return distributed.Client(address, timeout=SCHEDULER_PATIENCE)
+        return distributed.Client(address, timeout=seconds)
     except (OSError, TimeoutError, ValueError) as error:
         reason = error or "timeout"
         raise ClusterError(

@@ -240,7 +240,6 @@ def test_the_select_command_runs_on_a_cluster(client, tmp_path, monkeypatch, in_
 
     if not in_memory:
         monkeypatch.setattr(reader, "MEMORY", 0)
-    monkeypatch.setattr(workers, "SCHEDULER_PATIENCE", 2.0)
     X, y, A = make_problem(n=1000, d=20, C=6)
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "y.npy", y)
@@ -253,7 +252,8 @@ def test_the_select_command_runs_on_a_cluster(client, tmp_path, monkeypatch, in_
     assert done.exit_code == 0, done.output
     expected = SemFS(5, attributes=A).fit(X, y)
     assert_allclose(np.load(files[3]), X[:, expected.get_support()])
-    nowhere = ["--scheduler", "tcp://127.0.0.1:9"]
+    # no such protocol: refused at once
+    nowhere = ["--scheduler", "nowhere://127.0.0.1:9"]
     lost = runner.invoke(app, ["select", files[0], *options, *nowhere])
     assert lost.exit_code == 2
     assert "no scheduler answers" in lost.output
@@ -331,8 +331,7 @@ def test_a_cluster_without_workers_is_a_clear_error_not_a_hang(monkeypatch):
         SemFS(5).fit(awkward(X), y)
 
 
-def test_wrong_use_is_one_clear_line(monkeypatch):
-    monkeypatch.setattr(workers, "SCHEDULER_PATIENCE", 1.0)
+def test_wrong_use_is_one_clear_line():
     X, y, _ = make_problem(n=300)
     with pytest.raises(ValueError, match="300 rows but y has 299"):
         SemFS(5).fit(awkward(X), y[1:])
@@ -348,4 +347,4 @@ def test_wrong_use_is_one_clear_line(monkeypatch):
     with pytest.raises(ValueError, match="each worker can read in part"):
         on_cluster(open_blocks([(X, y)]), None)
     with pytest.raises(workers.ClusterError, match="no scheduler answers"):
-        workers.connect("tcp://127.0.0.1:9")
+        workers.connect("tcp://127.0.0.1:9", seconds=1.0)

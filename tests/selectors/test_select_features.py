@@ -1,5 +1,6 @@
 """Features selected in a file: the reduced data, the ranked table, and all rows kept."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,6 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-import semfs.io.reader
 from semfs import SemFS
 from semfs.datasets import load_sample
 from semfs.rows import open_blocks
@@ -19,6 +19,7 @@ pytest.importorskip("h5py")
 
 pytestmark = pytest.mark.filterwarnings("ignore:ignored non-numeric columns")
 LABEL = "cell typé (bulk)"
+BLOCK_BYTES = 2**17
 
 
 @pytest.fixture(scope="module")
@@ -73,17 +74,19 @@ def rank(
     **options,
 ):
     source = open_blocks(path, label, key=key, drop=drop, memory=memory)
+    if memory is not None:
+        # read and written in several blocks
+        source = replace(source, plan=replace(source.plan, block_bytes=BLOCK_BYTES))
+        source.reader.block_bytes = BLOCK_BYTES
+        assert source.reader.usual_step < source.n_rows
     selector = SemFS(20, sample.attributes, include=include, exclude=exclude)
     return select_features(source, selector, out, unseen=sample.unseen, **options)
 
 
 @pytest.fixture(params=["in memory", "on disk"])
-def memory(request, monkeypatch):
+def memory(request):
     """Bytes for blocks: with a small limit, small files are read as large ones are."""
-    if request.param == "in memory":
-        return None
-    monkeypatch.setattr(semfs.io.reader, "BLOCK_BYTES", 2**17)  # written in several blocks
-    return 2**16
+    return None if request.param == "in memory" else 2**16
 
 
 READ = {".csv": pd.read_csv, ".parquet": pd.read_parquet, ".feather": pd.read_feather}
