@@ -333,7 +333,7 @@ def test_a_cluster_without_workers_is_a_clear_error_not_a_hang(monkeypatch):
 
 def test_wrong_use_is_one_clear_line():
     X, y, _ = make_problem(n=300)
-    with pytest.raises(ValueError, match="300 rows but y has 299"):
+    with pytest.raises(ValueError, match="300 rows, but y has 299"):
         SemFS(5).fit(awkward(X), y[1:])
     with pytest.raises(ValueError, match="requires y"):
         SemFS(5).fit(awkward(X))
