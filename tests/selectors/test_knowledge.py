@@ -16,7 +16,7 @@ from semfs.method.class_means import MeanModel
 from semfs.method.objective import Objective
 from semfs.rows import MemoryRows, open_blocks
 from semfs.selectors.cluster_moments import clusters_beyond_memory
-from semfs.selectors.clusters import SampleSizes, cluster_unlabeled
+from semfs.selectors.clusters import LARGEST_SAMPLE, SampleSizes, cluster_unlabeled
 from semfs.selectors.inputs.unlabeled_rows import UnlabeledStream
 from semfs.selectors.prediction import ClassPredictor
 from semfs.selectors.same_space import same_space
@@ -413,15 +413,16 @@ def test_a_sample_of_the_unlabeled_samples_finds_the_clusters_of_all(tmp_path):
     assert len(set(zip(y_new.tolist(), in_memory.tolist()))) == 4
 
 
-def test_a_search_chooses_on_a_sample_and_fits_all_rows(tmp_path, monkeypatch):
+def test_a_search_chooses_on_a_sample_and_fits_all_rows(tmp_path):
     X, y, X_new, _ = corners()
     search = SemFSCV(5, param_grid={"gamma": [1.0, 10.0]}, cv=2, n_repeats=1)
     expected = clone(search).fit(X, y, X_unlabeled=X_new)
     found = clone(search).fit(as_npy(X, y, tmp_path), X_unlabeled=X_new)
     assert found.best_score_ == expected.best_score_
     assert_array_equal(found.order_, expected.order_)
-    monkeypatch.setattr("semfs.selectors.semfs_cv.LARGEST_SAMPLE", 100)
-    fewer = clone(search).fit(as_npy(X, y, tmp_path))
+    X, y, _, _ = corners(per_class=LARGEST_SAMPLE // 8 + 100)
+    np.save(tmp_path / "X.npy", X)
+    fewer = clone(search).fit(open_blocks(tmp_path / "X.npy", y))
     assert_array_equal(fewer.order_, SemFS(5, **fewer.best_params_).fit(X, y).order_)
 
 
