@@ -147,9 +147,19 @@ def _without_unknown(
     message = (
         f": {len(unknown)} of {len(listed_names)} names in {path} are not among the features "
         f"and were left out: {listed(unknown, MOST_UNKNOWN)}."
+        f"{_longer_names(unknown, known)}"
     )
     warn_user(ParameterWarning(parameter, message))
     return [name for name in listed_names if name in known.meant]
+
+
+def _longer_names(unknown: list[str], known: _Known) -> str:
+    """A sentence about features whose names are unknown ones with an id behind them."""
+    wanted = set(unknown)
+    longer = [name for name in known.features if name.partition("_")[0] in wanted]
+    if not longer:
+        return ""
+    return f" Similar features of the data: {listed(longer, MOST_UNKNOWN)}."
 
 
 def _matching(parameter: str, text: str, names: Mapping[str, int]) -> list[int]:

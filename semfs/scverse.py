@@ -47,6 +47,11 @@ __all__ = ["annotate", "select_genes", "view"]
 
 #: Classes with fewer samples than this are named in a warning. spapros, too, names small types.
 FEW_SAMPLES = 5
+#: What becomes of classes that are left out because they have few samples.
+AS_UNSEEN = (
+    "then count as unseen classes: their levels are predicted, and no number of markers can be "
+    "promised for them"
+)
 #: Values look standardized if some are negative, their mean is nearly 0 and their standard
 #: deviation nearly 1 (scanpy cuts large values off, which lowers it).
 LARGEST_SCALED_MEAN = 0.15
@@ -373,11 +378,14 @@ def without_rare_classes(
     shown = listed([f"{labels.classes[c]} ({counts[c]})" for c in rare])
     found = f": {len(rare)} classes have fewer than {limit} samples: {shown}."
     if min_samples is None:
-        remedy = f"Each counts as much as a large class. Use {limit} to leave them out."
+        remedy = (
+            "Each counts as much as a large class. "
+            f"{parameter}={limit} leaves them out, and those that are described {AS_UNSEEN}."
+        )
         warn_user(ParameterWarning(parameter, f"{found} {remedy}"))
         return labels
-    problem = ParameterWarning(parameter, f"{found} Their samples are not used.")
-    warn_user(problem)
+    message = f"{found} Their samples are not used. Those that are described {AS_UNSEEN}."
+    warn_user(ParameterWarning(parameter, message))
     return labels.leave_out([labels.classes[c] for c in rare])
 
 

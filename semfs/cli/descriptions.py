@@ -88,7 +88,7 @@ def attributes(
             table = package.encode_class_names(terms, encoder, prompts=prompt or "{}")
     assert out is not None
     write_table(table, out)
-    _show_findings(table)
+    _show_findings(table, own_is_of_use=ontology is not None and not own_terms)
     show_written([out], replaced)
 
 
@@ -121,8 +121,11 @@ def _write_template(labels: list[str], ontology: str | None, path: Path) -> None
     write_table(guesses.set_index(first), path)
 
 
-def _show_findings(table: "pd.DataFrame") -> None:
-    """Print what stands out in a table, such as classes described alike."""
+def _show_findings(table: "pd.DataFrame", own_is_of_use: bool) -> None:
+    """Print what stands out in a table, such as classes described alike.
+
+    ``own_is_of_use``: whether --own was not given and would make them differ.
+    """
     from semfs.attributes import describe_attributes
 
     found = describe_attributes(table).groupby("finding", sort=False)["what"]
@@ -130,6 +133,8 @@ def _show_findings(table: "pd.DataFrame") -> None:
         shown = "; ".join(items[:MOST_FINDINGS])
         if len(items) > MOST_FINDINGS:
             shown += "; …"
+        if finding == "identical classes" and own_is_of_use:
+            shown += ". With --own, each also has its own term as an attribute"
         show(f"{finding}: {shown}")
 
 

@@ -379,10 +379,9 @@ def check_counts(reader: Reader, normalize: bool) -> None:
         found = f"values without a logarithm (up to {largest:.0f})"
     else:
         return
-    # `fit` has no such parameter, so the message says where it is.
     message = (
-        f": the cells hold {found}, so highly expressed genes would dominate. Set it to "
-        "log1p (in select_genes, open_blocks, load_table or the command), or use a layer "
+        f": the cells hold {found}, so highly expressed genes would dominate. "
+        'Read them with normalize="log1p", or use a layer '
         "that went through sc.pp.normalize_total and sc.pp.log1p."
     )
     warn_user(ParameterWarning("normalize", message))

@@ -75,7 +75,8 @@ def unseen_class_problem(
     moments = objective.moments
     model = MeanModel.fit(seen_attributes, moments.means)
     predicted = (
-        f"descriptions predict {max(model.r2, 0.0):.0%} of the spread of left-out class means"
+        f"for seen classes that are left out, descriptions explain {max(model.r2, 0.0):.0%} of "
+        "how they differ"
     )
     if model.r2 < MIN_R2:
         return UnseenProblem(None, model.r2, f"not used: {predicted}")
@@ -85,7 +86,11 @@ def unseen_class_problem(
     if not gain > SMALLEST_GAIN * problem.q:
         return UnseenProblem(None, model.r2, "not used: these classes are described alike")
     wanted = objective.quadratic().total_marginal_gain
-    return UnseenProblem(problem.scaled_by(wanted / gain), model.r2, f"used: {predicted}")
+    return UnseenProblem(
+        problem.scaled_by(wanted / gain),
+        model.r2,
+        f"used: {predicted}; predictions for unseen classes are as rough",
+    )
 
 
 @dataclass(frozen=True, eq=False)

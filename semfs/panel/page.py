@@ -61,7 +61,8 @@ def _summary(report: PanelReport) -> Section:
     text += f"{len(found.classes.columns)} {words.classes}."
     if found.unseen:
         text += (
-            f" Described {words.classes} without {words.samples}: {listed(found.unseen, 8)}. "
+            f" Described {words.classes} with no {words.samples}, or too few to be used: "
+            f"{listed(found.unseen, 8)}. "
             "Everything that this page says about these is predicted."
         )
     paragraphs = [text, *_small_classes(report), *_batch_features(report)]

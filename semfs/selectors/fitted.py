@@ -20,7 +20,7 @@ from semfs.selectors.calibrated import CalibratedPredictor
 from semfs.selectors.calibration_sample import CalibrationSample
 from semfs.selectors.prediction import ClassPredictor
 from semfs.selectors.same_space import perhaps_same_space, same_space
-from semfs.validation import listed
+from semfs.validation import counted, listed
 
 if TYPE_CHECKING:
     from semfs.selectors.linear import LinearSelector
@@ -207,8 +207,8 @@ class Fitted:
         ]
         if pairs:
             notes[NEAR_COPIES] = (
-                f"{len(pairs)} features skipped, because they correlate with a selected one by "
-                f"more than max_correlation: {listed(pairs, most=3)}"
+                f"{counted(len(pairs), 'feature')} skipped, because of a correlation with a "
+                f"selected one above max_correlation: {listed(pairs, most=3)}"
             )
         return notes
 

@@ -144,6 +144,13 @@ def test_attributes_are_made_from_names_markers_and_ontologies(tmp_path):
     assert tables["m"].loc["T"].to_dict() == {"CD3D": 1, "CD19": 0}
     assert tables["o"]["bird"].to_dict() == {"Henry": 1, "Bessy": 0}
     assert tables["own"].columns.tolist() == ["bird", "hen", "cow"]
+    # types with the same ancestors are alike, unless each has its own term
+    twins = ["hen,duck,cow", "--ontology", tmp_path / "farm.obo", "-o", tmp_path / "twins.csv"]
+    (tmp_path / "farm.obo").write_text(
+        f"format-version: 1.2\n{terms}{other}\n[Term]\nid: F:4\nname: duck\nis_a: F:1\n"
+    )
+    assert "hen = duck. With --own, each also has" in run("attributes", *twins).output
+    assert "--own" not in run("attributes", *twins, "--own").output
 
 
 def test_datasets_command_says_what_is_there_and_how_to_get_the_rest(tmp_path, monkeypatch):

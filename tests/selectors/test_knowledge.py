@@ -470,7 +470,9 @@ def test_descriptions_that_predict_nothing_are_not_used():
     X, y, A, _ = described_problem()
     noise = np.random.default_rng(9).standard_normal(A.shape)
     selector = SemFS(4, noise, target_attributes=noise)
-    with pytest.warns(UserWarning, match="not used: descriptions predict"):
+    with pytest.warns(
+        UserWarning, match="not used: for seen classes that are left out, descriptions explain"
+    ):
         selector.fit(X, y)
     assert selector.target_r2_ < 0.02
     assert_same_fit(selector, SemFS(4, noise, target_attributes=None).fit(X, y))

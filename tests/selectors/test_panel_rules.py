@@ -8,6 +8,7 @@ import pytest
 from problems import make_described_problem, make_problem
 from semfs import SemFS, SemFSCV, load, save
 from semfs.datasets import load_sample
+from semfs.panel.words import CELLS
 from semfs.validation import ParameterError, ParameterWarning
 
 FITTED = ("scores_", "order_", "support_", "coef_", "intercept_", "objective_", "within_")
@@ -99,6 +100,15 @@ def test_described_unseen_classes_count():
     assert len(selector.coverage_) == 24
     assert selector.coverage_.iloc[:20].min() >= 1
     assert selector.marks_.shape == (24, 25)
+
+
+def test_unseen_classes_without_enough_markers_are_named():
+    X, y, A = make_described_problem(1, C=24, U=9, d=600, m=12, noise=0.3)
+    selector = SemFS(24, attributes=A, min_per_class=1, max_correlation=None).fit(X[:, :60], y)
+    (sentence,) = selector.rules_
+    assert "there are not so many of 2 unseen classes: 18, 23" in sentence
+    assert (selector.coverage_[[18, 23]] == 0).all()
+    assert "of 2 unseen cell types: 18, 23" in CELLS.put_into(sentence)
 
 
 # ---- groups ---------------------------------------------------------------------------
@@ -546,6 +556,10 @@ def test_a_list_of_probes_may_name_features_that_the_data_lack(planted, tmp_path
     assert set(chosen.get_feature_names_out()) <= {"g1", "g3", "g5"}
     with pytest.raises(ParameterError, match="no feature named 'not there'"):
         SemFS(3, include=[str(probes)]).fit(frame, y)
+    frame = frame.rename(columns={"g7": "there_ENSG01"})
+    probes.write_text("gene\ng1\nthere\ng3\n")
+    with pytest.warns(ParameterWarning, match="there. Similar features .* there_ENSG01"):
+        SemFS(2, candidates=[str(probes)]).fit(frame, y)
     probes.write_text("nothing\nof these\n")
     with pytest.raises(ParameterError, match="no feature named 'nothing'"):
         SemFS(2, candidates=[str(probes)]).fit(frame, y)

@@ -155,8 +155,13 @@ class PanelRules:
         text = f"every seen class has {fewest} markers or more ({self.min_per_class} asked for)"
         if not self.not_marked:
             return text
-        shown = listed(self.not_marked)
-        return f"{text}; by their predicted means too few features mark {shown}"
+        # all are named: these are the classes that a panel may miss
+        shown = listed(self.not_marked, len(self.not_marked))
+        classes = "class" if len(self.not_marked) == 1 else "classes"
+        return (
+            f"{text}; by predicted means there are not so many of {len(self.not_marked)} "
+            f"unseen {classes}: {shown}"
+        )
 
     def _fullest(self, selected: Mask) -> str:
         """The class whose capacity is used most."""
