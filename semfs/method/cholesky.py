@@ -36,7 +36,13 @@ class PivotedCholesky:
     enters is completed by the steps since then.
     """
 
-    def __init__(self, B: Floats, diag: Float64, gamma: float, n_select: int) -> None:
+    def __init__(
+        self,
+        B: Floats,
+        diag: Float64,
+        gamma: float,
+        n_select: int,
+    ) -> None:
         """Begin with no feature; at most ``n_select`` will enter."""
         d, r = B.shape
         self.B = B
@@ -133,7 +139,11 @@ class PivotedCholesky:
         W = np.linalg.solve(np.triu(self.L[selected].T), self.Q)
         return np.asarray(W[np.argsort(selected)])
 
-    def restricted_to(self, features: Indices, n_more: int) -> PivotedCholesky:
+    def restricted_to(
+        self,
+        features: Indices,
+        n_more: int,
+    ) -> PivotedCholesky:
         """Return a copy for some features (m,) only, with room for ``n_more`` to enter."""
         out = copy(self)
         out.B = self.B[features]

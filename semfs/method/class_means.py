@@ -154,7 +154,12 @@ class MeanModel:
         repeating = cls._fit(A, means, same, _slope(means, same))
         return repeating if repeating.r2 > plain.r2 + margin else plain
 
-    def refit(self, A: Float64, means: Float64, same: Float64 | None = None) -> Self:
+    def refit(
+        self,
+        A: Float64,
+        means: Float64,
+        same: Float64 | None = None,
+    ) -> Self:
         """Return the model of other classes with this one's kernel and scaling, quickly.
 
         The ridge is chosen anew. Arguments are those of `fit`.
@@ -270,7 +275,10 @@ def _kernel(A: Float64, seen: Float64, width: float) -> Float64:
     return rbf_kernel(A, seen, gamma=1.0 / (width * typical))
 
 
-def _leave_one_out(K: Float64, products: Float64) -> Iterator[tuple[float, float]]:
+def _leave_one_out(
+    K: Float64,
+    products: Float64,
+) -> Iterator[tuple[float, float]]:
     """Yield, for each ridge, the squared error with every class left out in turn, and λ.
 
     K (C, C) is the centered kernel, and squared errors need only the products R R' (C, C) of

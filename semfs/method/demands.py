@@ -187,7 +187,12 @@ def _first_of_each(patterns: Indices, n: int) -> Indices:
     return order[np.arange(len(order)) - starts < n]
 
 
-def _least(demands: Demands, kept: Mask, free: Indices, price: Float64) -> Indices:
+def _least(
+    demands: Demands,
+    kept: Mask,
+    free: Indices,
+    price: Float64,
+) -> Indices:
     """About MANY_UNITS free units: those of the least price, of each kind and of all."""
     if len(free) <= MANY_UNITS:
         return free

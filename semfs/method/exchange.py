@@ -42,7 +42,11 @@ def exchange(search: Search, n_swaps: int) -> list[int]:
     return features
 
 
-def _best_swaps(search: Search, features: list[int], budget: int) -> tuple[list[int], int]:
+def _best_swaps(
+    search: Search,
+    features: list[int],
+    budget: int,
+) -> tuple[list[int], int]:
     """Make the best swap until none lowers J; return the features and the swaps left."""
     while budget > 0:
         decreases = _swap_decreases(search, features)
@@ -72,7 +76,11 @@ def _swap_decreases(search: Search, features: list[int]) -> Float64:
     return total
 
 
-def _forbid_copies(decreases: Float64, selected: Indices, copies: NearCopies) -> None:
+def _forbid_copies(
+    decreases: Float64,
+    selected: Indices,
+    copies: NearCopies,
+) -> None:
     """Set decreases (d, k) to -inf where a near copy of a feature that stays would enter."""
     for place, feature in enumerate(selected.tolist()):
         # A copy may replace the feature that it copies: then only one of the two is selected.
@@ -80,7 +88,11 @@ def _forbid_copies(decreases: Float64, selected: Indices, copies: NearCopies) ->
         decreases[np.ix_(copies.of(feature), others)] = -np.inf
 
 
-def _swap_decreases_of(quadratic: Quadratic, G_S: Float64, selected: Indices) -> Float64:
+def _swap_decreases_of(
+    quadratic: Quadratic,
+    G_S: Float64,
+    selected: Indices,
+) -> Float64:
     """Decrease (d, k) of one J, given the Gram columns (d, k) of the selected features.
 
     With P = (G_SS + γI)⁻¹, W = P B_S, C = G_·S P, residuals R = B − G_·S W and pivots

@@ -153,7 +153,10 @@ class Moments:
         )
 
     @classmethod
-    def from_blocks(cls, blocks: Iterable[tuple[Any, LabelsLike]]) -> Moments:
+    def from_blocks(
+        cls,
+        blocks: Iterable[tuple[Any, LabelsLike]],
+    ) -> Moments:
         """Return the moments of all (X, y) blocks; memory does not grow with their number.
 
         The classes need not be known beforehand: the labels found are united.
@@ -282,7 +285,12 @@ class Moments:
         noise = CONSTANT_EPS * self.eps * np.abs(self.mean)
         return self.scatter_diag <= self.total * noise**2
 
-    def scatter_columns(self, columns: Indices, *, precise: bool = False) -> Float64:
+    def scatter_columns(
+        self,
+        columns: Indices,
+        *,
+        precise: bool = False,
+    ) -> Float64:
         """Return columns (d, b) of the scatter matrix about the mean, in float64."""
         if self.scatter_matrix is not None:
             return self.scatter_matrix[:, columns]

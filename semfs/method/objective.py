@@ -399,7 +399,11 @@ class Objective:
         return out
 
     @quiet_overflow
-    def within(self, features: Indices, gram: Float64 | None = None) -> Float64:
+    def within(
+        self,
+        features: Indices,
+        gram: Float64 | None = None,
+    ) -> Float64:
         """Within-class scatter (k, k) of some features, from G of these if it is known.
 
         In G of a large α the within-class scatter is lost, and columns of features that are
@@ -503,7 +507,12 @@ class Objective:
         return float(self.q + fit + self.gamma * np.sum(W * W))
 
 
-def _root(means: Float64, counts: Float64, mean: Float64, dtype: type[Any]) -> Floats:
+def _root(
+    means: Float64,
+    counts: Float64,
+    mean: Float64,
+    dtype: type[Any],
+) -> Floats:
     """Return rows √n (M − mean) (C, d) in a precision."""
     out: Floats = np.empty(means.shape, dtype=dtype)
     # The difference is taken in float64: far from the origin, means that are rounded to

@@ -276,7 +276,11 @@ def _best_freed(search: Search, panel: Panel) -> Indices:
     return found
 
 
-def _first_units(features: Indices, gains: Float64, unit_of: Indices | None) -> Indices:
+def _first_units(
+    features: Indices,
+    gains: Float64,
+    unit_of: Indices | None,
+) -> Indices:
     """About `N_FREED` of many features: those of the largest gains, in whole groups."""
     if unit_of is None:
         by_gain = np.argsort(-gains[features], kind="stable")
@@ -301,7 +305,11 @@ def relaxed_panels(search: Search, panel: Panel) -> dict[str, Relaxed]:
     return {name: relaxed for name, relaxed in found.items() if relaxed is not None}
 
 
-def _without_rule(search: Search, panel: Panel, name: str) -> Relaxed | None:
+def _without_rule(
+    search: Search,
+    panel: Panel,
+    name: str,
+) -> Relaxed | None:
     """What is found without a rule among the features at hand; None if they hold no panel."""
     other = panel.relaxed[name]
     freed = np.zeros_like(search.allowed) if other.freed is None else other.freed
@@ -373,7 +381,11 @@ def left_out_decreases(search: Search, panel: Panel) -> dict[int, float]:
     return found
 
 
-def _at_hand(search: Search, freed: Mask, unit_of: Indices | None) -> Indices:
+def _at_hand(
+    search: Search,
+    freed: Mask,
+    unit_of: Indices | None,
+) -> Indices:
     """Features that may be selected, or are freed, and whose Gram columns were computed."""
     allowed = search.allowed | search.forced | freed
     if unit_of is not None:

@@ -60,7 +60,10 @@ class StreamedCSR(BlockSource):
         # ascending row numbers of samples with a class and a weight
         sampled = draw_rows(used_mask(labels.codes, self.weights), n_sampled)
 
-        def sum_up(part: slice, X: Sparse) -> tuple[Float64, Float64, Sparse]:
+        def sum_up(
+            part: slice,
+            X: Sparse,
+        ) -> tuple[Float64, Float64, Sparse]:
             """Class sums (C, d) and squares (d,) of a part, and the samples drawn from it."""
             used = self._used(part)
             used_X, codes, weights = self._of_used(part, X, used)

@@ -46,7 +46,11 @@ TINY = np.finfo(np.float64).tiny
 USE_DIRECT = 'Use solver="direct", which does not need it.'
 
 
-def check_matrix_fits(d: int, budget: int | None = None, remedy: str = USE_DIRECT) -> None:
+def check_matrix_fits(
+    d: int,
+    budget: int | None = None,
+    remedy: str = USE_DIRECT,
+) -> None:
     """Raise if a d × d matrix of float64 exceeds a budget in bytes, by default all memory."""
     limit = memory_limit() if budget is None else budget
     needed = 8 * d**2
@@ -193,7 +197,10 @@ def without_lost(diag: Float64, mean: Float64, total: float) -> Float64:
 # ---- products -------------------------------------------------------------------------
 
 
-def csr_batches(X: Sparse, step: int = PASS_ROWS) -> Iterator[tuple[slice, Sparse]]:
+def csr_batches(
+    X: Sparse,
+    step: int = PASS_ROWS,
+) -> Iterator[tuple[slice, Sparse]]:
     """Yield slices of the rows of CSR X with a view of each, because copies take long."""
     for rows in batches(X.shape[0], step):
         starts = X.indptr[rows.start : rows.stop + 1]
@@ -230,7 +237,12 @@ def csr_products(
     return out
 
 
-def add_products(out: Float64, X: Matrix, weights: Floats | None, dtype: npt.DTypeLike) -> None:
+def add_products(
+    out: Float64,
+    X: Matrix,
+    weights: Floats | None,
+    dtype: npt.DTypeLike,
+) -> None:
     """Add X'X, weighted, to ``out`` (d, d) on and above its diagonal."""
     sparse = sp.issparse(X)
     if not sparse and weights is None and dtype == np.float64:
@@ -324,7 +336,13 @@ class Accumulator:
         Take products of float32 blocks in float64.
     """
 
-    def __init__(self, n_features: int, *, matrix: bool = True, precise: bool = False) -> None:
+    def __init__(
+        self,
+        n_features: int,
+        *,
+        matrix: bool = True,
+        precise: bool = False,
+    ) -> None:
         """Begin with no samples; see the class for the parameters."""
         self.n_features = n_features
         self.precise = precise
@@ -350,7 +368,12 @@ class Accumulator:
         """The class labels so far, in order of appearance."""
         return list(self.position)
 
-    def add(self, X: Matrix, y: LabelsLike, weights: Floats | None = None) -> None:
+    def add(
+        self,
+        X: Matrix,
+        y: LabelsLike,
+        weights: Floats | None = None,
+    ) -> None:
         """Add samples X (r, d), float32 or float64, dense or CSR, with labels y (r,)."""
         classes, codes = encode_labels(y, n_samples=X.shape[0])
         self.add_coded(X, classes.tolist(), codes, weights)
@@ -412,7 +435,11 @@ class Accumulator:
         means = center + sums / np.maximum(counts, TINY)[:, None]
         self.pool(classes, counts, means, center + offset, squares - n * offset**2)
 
-    def add_sample(self, sample: SampledRows, classes: Iterable[Label]) -> None:
+    def add_sample(
+        self,
+        sample: SampledRows,
+        classes: Iterable[Label],
+    ) -> None:
         """Keep samples whose codes are positions in ``classes``, which were added before."""
         # classes without any weight have no position, and no samples that are kept
         position = np.array([self.position.get(label, -1) for label in classes])

@@ -66,7 +66,11 @@ def call_chunk_method(
     return call_method(source, method, options)
 
 
-def call_method(source: BlockSource, method: str, options: dict[str, Any]) -> Any:
+def call_method(
+    source: BlockSource,
+    method: str,
+    options: dict[str, Any],
+) -> Any:
     """Return what a part contributes; BLAS has one thread, as a worker runs several tasks."""
     with libraries().limit(limits=1, user_api="blas"):
         return getattr(source, method)(**options)
@@ -85,7 +89,11 @@ def added(parts: Sequence[Any]) -> Any:
 # ---- computing ------------------------------------------------------------------------
 
 
-def connect(address: str, *, seconds: float = SCHEDULER_PATIENCE) -> Client:
+def connect(
+    address: str,
+    *,
+    seconds: float = SCHEDULER_PATIENCE,
+) -> Client:
     """Return a client of the scheduler at an address such as ``tcp://host:8786``.
 
     After ``seconds`` without an answer an error is raised.
