@@ -22,8 +22,7 @@ from semfs.cli.options import (
 
 EXPERIMENTS = (
     "Experiments: clustering, labeled-ratio, attributes-vs-labels, alpha, convergence, "
-    "preprocessing, "
-    "scaling, or all."
+    "preprocessing, scaling, or all."
 )
 FOLDER = "Folder of data sets. Default: the bundled sample."
 ONLY = "Only data sets whose names start with one of these (comma-separated)."

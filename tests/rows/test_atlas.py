@@ -413,7 +413,7 @@ def test_a_chunk_that_expands_further_than_it_says_is_refused(tmp_path):
         ("2 3 2\n1 3 1\n", "2 entries were announced, but there are only 1"),
         ("2 3 1\n1 3 1\n1 3 1\n", "1 entries were announced, but there are more"),
         ("2 3 2\n1 1 1\n1 nan 1\n", "line 4: 'n' is not part of a number"),
-        ("2 3 2\n1 1 1\n1 2 1e39\n", "line 4: too large"),
+        ("2 3 2\n1 1 1\n1 2 1e39\n", "line 4: the number is too large"),
         ("2 3 1\n1 1", "line 3: Invalid floating-point value"),
         ("2 3 1000000000\n1 1 1", "a matrix of 1000000000 values claims"),
     ],

@@ -78,7 +78,7 @@ def test_a_feature_without_a_value_in_a_class_is_refused_by_name():
     X, y, _ = make_problem(d=4)
     frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
     frame.loc[y == 1, "b"] = np.nan
-    with pytest.raises(ValueError, match=r"missing_values.*none of: b \(class 1\)"):
+    with pytest.raises(ValueError, match=r"missing_values.*There is none for: b \(class 1\)"):
         SemFS(2, missing_values="class-mean").fit(frame, y)
     # a class of weight 0 does not count
     SemFS(2, missing_values="class-mean").fit(frame, y, sample_weight=(y != 1) * 1.0)
@@ -117,7 +117,8 @@ def test_files_with_gaps(tmp_path):
         SemFS(2).fit(tmp_path / "gaps.csv", "kind")
     for name, count in frame.isna().sum().items():
         assert f"'{name}' ({count})" in str(caught.value)
-    assert f"{int(frame.isna().sum().sum())} in all, in 4 columns" in str(caught.value)
+    n_gaps = int(frame.isna().sum().sum())
+    assert f"There are {n_gaps} in 4 columns" in str(caught.value)
 
 
 def test_beyond_memory_and_in_parts_gaps_are_refused(tmp_path):
@@ -244,7 +245,9 @@ def test_gaps_in_selected_features_are_refused_with_advice_that_can_be_followed(
         getattr(selector, question)(broken)
     assert "missing_features" in str(said.value)
     assert "missing_values" not in str(said.value)
-    with pytest.raises(ValueError, match=rf"column '{selected}', row 7\. 1 in all") as said:
+    with pytest.raises(
+        ValueError, match=rf"column '{selected}', row 7\. There are 1 in 1 column"
+    ) as said:
         getattr(selector, question)(tmp_path / "broken.csv")
     assert "missing_features" in str(said.value)
     assert "impute" not in str(said.value)

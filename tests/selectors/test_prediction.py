@@ -310,7 +310,7 @@ def test_samples_far_from_all_classes_are_unknown(problem, fitted):
 def test_an_unknown_label_must_not_be_a_class(problem, fitted):
     with pytest.raises(ValueError, match="unknown is 3, which is one of the classes"):
         fitted.predict(problem[2][0], unknown=3)
-    with pytest.raises(ValueError, match="unknown_rate is a share"):
+    with pytest.raises(ValueError, match="unknown_rate must be a share"):
         fitted.predict(problem[2][0], unknown=-1, unknown_rate=5)
 
 
