@@ -288,7 +288,7 @@ def test_features_without_variance_on_either_side_have_a_finite_statistic():
 @pytest.mark.parametrize("selector", BY_ATTRIBUTES, ids=name_of)
 def test_attributes_beyond_floating_point_are_refused(selector):
     huge = 1e200 * np.random.default_rng(0).normal(size=(4, 3))
-    with pytest.raises(ValueError, match="too large to be squared. Rescale"):
+    with pytest.raises(ValueError, match=r"too large to be squared\. Rescale"):
         clone(selector).set_params(attributes=huge).fit(*blobs())
 
 

@@ -315,7 +315,7 @@ def test_arrays_in_hdf5_are_chosen_by_key_and_may_be_open(tmp_path):
     with h5py.File(path, "a") as file:
         del file["X"]
         file["Z"] = X
-    with pytest.raises(FileError, match="holds Y, Z, kind, more. Name the matrix: key=NAME"):
+    with pytest.raises(FileError, match=r"holds Y, Z, kind, more\. Name the matrix: key=NAME"):
         open_blocks(path, KINDS)
     np.savez(tmp_path / "data.npz", Q=X)
     assert_array_equal(open_blocks(tmp_path / "data.npz", KINDS, key="Q").load()[0], X)
