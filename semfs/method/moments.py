@@ -105,7 +105,7 @@ class Moments:
         y : array-like of shape (n,)
             Class labels of any one hashable type.
         sample_weight : array-like of shape (n,), optional
-            Sample weights. A class weight is a weight common to its samples.
+            Sample weights. To weigh a class, give all its samples the same weight.
         """
         X = as_matrix(X)
         n = X.shape[0]

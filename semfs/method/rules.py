@@ -47,8 +47,8 @@ class Rule:
 class KeepFeasible(Rule):
     """Allow what leaves a way to a panel that satisfies all demands.
 
-    Such a panel, with all units selected so far, is known at any time. A unit that is in it may
-    be selected. So may one that can take the place of another one in it. Otherwise a panel with
+    At every step the rule keeps one such panel with all units selected so far. A unit that is
+    in it may be selected. So may one that can take the place of another one in it. Otherwise a panel with
     it is looked for. Where that is decided exactly and the answer is no, the unit is out
     for good, and so are all units that use no less and bring no more.
     """

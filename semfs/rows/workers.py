@@ -100,6 +100,9 @@ def connect(
     """
     distributed = import_optional("distributed", "dask", what="A cluster")
     try:
+        # A client of a protocol that does not exist would stay Dask's scheduler.
+        protocol, _ = distributed.comm.parse_address(address)
+        distributed.comm.registry.get_backend(protocol)
         return distributed.Client(address, timeout=seconds)
     except (OSError, TimeoutError, ValueError) as error:
         reason = error or "timeout"

@@ -348,3 +348,11 @@ def test_wrong_use_is_one_clear_line():
         on_cluster(open_blocks([(X, y)]), None)
     with pytest.raises(workers.ClusterError, match="no scheduler answers"):
         workers.connect("tcp://127.0.0.1:9", seconds=1.0)
+
+
+def test_a_client_of_an_unknown_protocol_does_not_become_dasks_scheduler():
+    before = dask.config.get("scheduler", None)
+    with pytest.raises(workers.ClusterError, match="unknown address scheme"):
+        workers.connect("nosuch://host:1", seconds=1.0)
+    assert dask.config.get("scheduler", None) == before
+    assert da.ones(5).sum().compute() == 5
