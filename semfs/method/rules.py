@@ -48,8 +48,8 @@ class KeepFeasible(Rule):
     """Allow what leaves a way to a panel that satisfies all demands.
 
     At every step the rule keeps one such panel with all units selected so far. A unit that is
-    in it may be selected. So may one that can take the place of another one in it. Otherwise a panel with
-    it is looked for. Where that is decided exactly and the answer is no, the unit is out
+    in it may be selected. So may one that can take the place of another one in it. Otherwise a
+    panel with it is looked for. Where that is decided exactly and the answer is no, the unit is out
     for good, and so are all units that use no less and bring no more.
     """
 

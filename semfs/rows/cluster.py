@@ -263,7 +263,8 @@ def on_cluster(
     if n is None or not source.reader.shared:
         raise ValueError(
             f"a cluster needs data that each worker can read in part; {source.reader.path} "
-            "cannot be read that way. Convert it to .h5ad (by rows), Parquet (row groups of 64 MB at most) or .npy."
+            "cannot be read that way. Convert it to .h5ad (by rows), Parquet (row groups of "
+            "64 MB at most) or .npy."
         )
     # without workers yet, the ranges are those of one thread
     threads = sum(client.nthreads().values()) or 1
