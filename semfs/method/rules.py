@@ -49,8 +49,8 @@ class KeepFeasible(Rule):
 
     At every step the rule keeps one such panel with all units selected so far. A unit that is
     in it may be selected. So may one that can take the place of another one in it. Otherwise a
-    panel with it is looked for. Where that is decided exactly and the answer is no, the unit is out
-    for good, and so are all units that use no less and bring no more.
+    panel with it is looked for. Where that is decided exactly and the answer is no, the unit is
+    out for good, and so are all units that use no less and bring no more.
     """
 
     def __init__(
