@@ -78,7 +78,7 @@ def reproduce(options: Reproduction) -> None:
         )
     except KeyboardInterrupt:
         # who stops a long run must know that nothing is lost
-        message = f"Interrupted. Finished results are in {options.run_folder}"
+        message = f"interrupted. Finished results are in {options.run_folder}"
         raise KeyboardInterrupt(f"{message}; the same command continues the run.") from None
     show(
         f"{done.n_total} jobs: {done.n_before} finished before, "

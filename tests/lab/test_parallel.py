@@ -187,7 +187,7 @@ def test_a_command_killed_five_times_ends_with_the_rows_of_an_uninterrupted_one(
     ("command", "message"),
     [
         ("demo", ""),
-        ("reproduce clustering --method fsasl --dataset lining --jobs 2", ". .* continues."),
+        ("reproduce clustering --method fsasl --dataset lining --jobs 2", ". .* the run."),
     ],
 )
 def test_ctrl_c_ends_a_command_within_seconds_with_one_line(tmp_path, command, message):
