@@ -1,4 +1,4 @@
-"""Name the samples of a data file by a saved selector: a table, or the file with annotations.
+"""Name the samples of a data file with a saved selector: a table, or the file with annotations.
 
 The command `semfs predict` calls `predict_file`.
 """

@@ -27,9 +27,9 @@ ATTRIBUTES = (
     "What describes the classes: a table file (CSV, Parquet, Excel), an "
     "ontology file (OBO, OWL, JSON), 'cl' (Cell Ontology), 'names' (text of "
     "the class names), 'labels' (no description), or a column of the data "
-    "that groups the classes (coarsest first). Several, separated by "
-    "commas, are all used with the same weight; a name with a comma needs "
-    "double quotes inside the argument."
+    "that groups the classes. Several, separated by commas, are all used "
+    "with the same weight; give columns from coarse to fine. A name with a "
+    "comma needs double quotes inside the argument."
 )
 UNSEEN = "One class, or several separated by commas; repeatable."
 DROP = "Columns to ignore: a name, comma-separated names, a file, or 're:PATTERN'; repeatable."

@@ -112,7 +112,7 @@ def transform(
     layer: Layer = None,
     out: Annotated[Path, Option("--out", "-o", help=TRANSFORMED)] = Path("reduced.csv"),
 ) -> None:
-    """Write the selected features of another data file, by a saved selector.
+    """Apply a saved selector to another data file, and write the selected features.
 
     Features are found by name, and only the selected ones are needed. Their values are those
     of the file, as in what `semfs select` writes.

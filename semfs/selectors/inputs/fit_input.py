@@ -109,14 +109,16 @@ class FitInput:
             samples = Samples.from_matrix(X, y, sample_weight, batches, described)
             assert samples.labels is not None
             if samples.labels.n_unlabeled:
-                n_samples, n_missing = len(samples.labels), count_missing_labels(to_numpy(y))
+                n_samples = len(samples.labels)
+                n_missing = count_missing_labels(to_numpy(y))
         else:
             gaps = fills_gaps(estimator)
             drop = table_columns(X, batch) if kind is Kind.STORED else []
             opened = open_labeled(kind, X, y, sample_weight, drop, gaps)
             # who opened a source has read there what missing labels mean
             if kind is not Kind.SOURCE and opened.labels is not None:
-                n_samples, n_missing = len(opened.labels), opened.labels.n_unlabeled
+                n_samples = len(opened.labels)
+                n_missing = opened.labels.n_unlabeled
             source = with_marks(with_batches(opened, batches), described)
             if gaps and not source.fits_in_memory:
                 raise ParameterError("missing_values", _NEED_MEMORY)
