@@ -1,7 +1,8 @@
-"""Gene selection in AnnData objects, for scanpy users: the result is stored in the object.
+"""Gene selection in AnnData objects, for scanpy users.
 
-`select_genes` is one call in the manner of scanpy. Selectors take AnnData objects too; `view`
-names the layer, ``raw`` or the gene symbols to use.
+`select_genes` selects genes in one call, as scanpy's functions do, and stores the results in
+the object. Selectors also accept AnnData objects. `view` says which layer, ``raw`` or gene
+symbols they use.
 """
 
 from __future__ import annotations
@@ -74,36 +75,36 @@ def select_genes(
     copy: bool = False,
     **parameters: Any,
 ) -> AnnData | None:
-    """Select genes that separate cell types, also unseen ones, and store them in the object.
+    """Select genes that separate seen and unseen cell types, and store them in the object.
 
     Parameters
     ----------
     adata : AnnData
-        Log-normalized cells, in memory or backed; or counts, with `normalize`.
+        Log-normalized cells, in memory or backed. If the object holds counts, set `normalize`.
     groupby : str
         Column of ``obs`` with the cell types. Cells whose type is missing count as
         unlabeled.
     n_genes : int or float, default=50
-        Number of genes to select, or their share (below 1); None for what a `budget` buys.
+        Number of genes to select, or their share if below 1. None selects what a `budget` buys.
     attributes : DataFrame, mapping, "cl" or path, optional
-        Descriptions of the cell types. ``"cl"`` are their ancestors in the Cell Ontology
-        (types named as there, or by id; needs ``semfs[cl]``); the path of an OBO or OWL file
-        means the same with that ontology. Other files are tables with a row per type. By
-        default only the labels count.
+        Descriptions of the cell types. ``"cl"`` describes types by their ancestors in the Cell
+        Ontology. Types must have the names or ids of that ontology, and ``semfs[cl]`` must be
+        installed. The path of an OBO or OWL file does the same with another ontology. Other
+        files are tables with one row per type. By default only the labels are used.
     layer : str, optional
         Layer to use instead of ``X``.
     use_raw : bool, default=False
         Whether to use ``adata.raw``, with its genes.
     key_added : str, default="semfs"
-        How the names of the results begin.
+        Prefix of the names of the results.
     batch_key : str, optional
-        Column of ``obs`` with the batches (donors, plates), whose offsets are removed before
-        genes are selected; see `semfs.SemFS.fit`. The object keeps its values.
+        Column of ``obs`` with the batches (donors, plates). Their offsets are removed before
+        genes are selected; see `semfs.SemFS.fit`. The values in the object do not change.
     gene_symbols : str, optional
-        Column of ``var`` with the names of genes that `include` and `exclude` mean.
+        Column of ``var`` with the gene names that `include` and `exclude` refer to.
     normalize : {"log1p"}, optional
-        Use log(1 + counts per 10⁴ of their cell) instead of the counts that are stored, block
-        by block. The object keeps its counts.
+        Select genes on log(1 + counts per 10⁴ counts of the cell), computed block by block. The
+        stored counts do not change.
     min_cells : int, optional
         Cell types with fewer cells are not used. By default all types are used, and those
         with fewer than 5 cells are named in a warning.
@@ -117,15 +118,15 @@ def select_genes(
     Returns
     -------
     AnnData or None
-        Nothing, or the copy. What is added:
+        None, or the copy if ``copy=True``. The following is added:
 
-        ``var["semfs_selected"]`` whether a gene was selected, ``var["semfs_rank"]`` its place
-        (1 is the best) and ``var["semfs_score"]`` its importance. With ``use_raw`` they are in
-        ``raw.var``, and in ``var`` for the genes it shares.
+        ``var["semfs_selected"]`` says whether a gene was selected, ``var["semfs_rank"]`` is its
+        rank (1 is the best) and ``var["semfs_score"]`` its importance. With ``use_raw`` these
+        columns are added to ``raw.var``, and to ``var`` for the genes that are also in ``raw``.
 
-        ``uns["semfs"]`` a dict: ``params``, ``classes``, ``attributes`` (names), ``knowledge``
-        (what was used), ``rules`` (what they ruled out and cost), ``objective`` after each
-        gene, ``versions``. `write_h5ad` keeps it.
+        ``uns["semfs"]`` is a dict with ``params``, ``classes``, ``attributes`` (names),
+        ``knowledge`` (what was used), ``rules`` (what they ruled out and cost), ``objective``
+        (J after each gene) and ``versions``. `write_h5ad` stores it.
 
     Examples
     --------
@@ -198,37 +199,38 @@ def annotate(
     gene_symbols: str | None = None,
     copy: bool = False,
 ) -> AnnData | None:
-    """Name the type of each cell by a fitted selector, also types it has never seen.
+    """Name the seen or unseen type of each cell, using a fitted selector.
 
     Parameters
     ----------
     adata : AnnData
-        Cells. What was done to the cells of the fit (`normalize`) is done to these.
+        Cells to name. If the cells of the fit were normalized (`normalize`), these are, too.
     selector : SemFS or SemFSCV
         Fitted, with gene names.
     table : DataFrame, mapping or path, optional
-        Descriptions of the possible types; by default all types that the selector knows, seen
-        and described.
+        Descriptions of the possible types. By default these are all types that the selector
+        knows: the seen types and the unseen types with descriptions.
     together : bool, default=True
-        Whether cells help each other (see `semfs.SemFS.predict_together`). The default is for
-        the cells of a new sample, with many of each type. Give `groupby` if other cells have
-        labels already; use False for a few cells. (`semfs predict` names each cell alone by
-        default, because the cells of a file need not be one sample.)
+        Whether the cells are named together (see `semfs.SemFS.predict_together`). The default
+        suits the cells of one new sample with many cells of each type. If some cells have
+        labels already, give `groupby`. If there are few cells, use False. (`semfs predict`
+        names each cell alone by default, because the cells of a file may come from several
+        samples.)
     key_added : str, default="semfs"
-        How the names of the results begin.
+        Prefix of the names of the results.
     groupby : str, optional
-        Column of ``obs`` with the types that are known. Only cells without one are named; the
-        others keep it, do not influence the names, and get no probability.
+        Column of ``obs`` with the types that are known. Only cells without a type are named.
+        The others keep their type, do not influence the names, and get no probability.
     batch_key : str, optional
-        Column of ``obs`` with the batches, as in `select_genes`. Offsets of batches that were
-        fitted are removed; cells of other batches are taken as they are.
+        Column of ``obs`` with the batches, as in `select_genes`. The offsets of batches that
+        were part of the fit are removed. Cells of other batches are not corrected.
     unknown_rate : float, optional
         Label cells that are far from all types "unknown". The value is the share of cells of
         seen types that get this label by mistake. By default every cell gets a type.
     missing_features : {"ignore", "error"}, default="ignore"
-        Whether selected genes that ``adata`` lacks are left out, with a warning, or refused.
-        (`semfs predict` refuses them by default, because nobody may read the warnings of a
-        command in a script.)
+        What to do if ``adata`` lacks selected genes: "ignore" warns and leaves these genes out,
+        and "error" raises an error. (For `semfs predict`, "error" is the default, because
+        warnings of a command in a script are easily missed.)
     layer : str, optional
         Layer to use instead of ``X``.
     use_raw : bool, default=False
@@ -241,8 +243,9 @@ def annotate(
     Returns
     -------
     AnnData or None
-        Nothing, or the copy. What is added to ``obs``: ``semfs_class``, ``semfs_probability``,
-        ``semfs_second`` (the next best type) and ``semfs_second_probability``.
+        None, or the copy if ``copy=True``. The columns ``semfs_class``, ``semfs_probability``,
+        ``semfs_second`` (the second most likely type) and ``semfs_second_probability`` are
+        added to ``obs``.
 
     Examples
     --------
@@ -286,7 +289,7 @@ def annotate(
 
 
 def _described(adata: AnnData, groupby: str) -> list[Label]:
-    """Return the cell types to describe, categories without a cell among them."""
+    """Return the cell types to describe, including categories without a cell."""
     types = adata.obs[groupby]
     if hasattr(types, "cat"):  # a categorical column
         return list(types.cat.categories)
@@ -302,14 +305,14 @@ def _other_matrices(genes: GeneMatrix) -> list[str]:
 
 
 def _batch_like_columns(genes: GeneMatrix, labels: Labels) -> dict[str, Indices]:
-    """Codes of the unlabeled cells in the columns of ``obs`` that look like batches."""
+    """Return the codes of unlabeled cells in the columns of ``obs`` that look like batches."""
     unlabeled = np.flatnonzero(labels.codes == UNLABELED)
     names = [str(name) for name in genes.adata.obs if looks_like_batches(str(name))]
     return {name: genes.labels(name).codes[unlabeled] for name in names}
 
 
 def _gene_column(genes: GeneMatrix, parameter: str, column: str) -> list[Any]:
-    """Return a column of var, one value per gene; missing values as None."""
+    """Return a column of var, one value per gene. Missing values are None."""
     if column not in genes.var:
         known = f". Columns: {listed(genes.var)}."
         hint = did_you_mean(column, genes.var.columns) or known
@@ -330,7 +333,7 @@ def _at_most(n_genes: float | None, n_features: int) -> float | None:
 
 
 def store_columns(genes: GeneMatrix, columns: Mapping[str, np.ndarray]) -> None:
-    """Add columns (d,) to var; of raw to raw.var, and to var for the genes in common."""
+    """Add columns (d,) to var; with raw to raw.var, and to var for the genes in common."""
     for name, values in columns.items():
         genes.var[name] = values
     if not genes.use_raw:
@@ -362,10 +365,10 @@ def without_rare_classes(
     parameter: str,
     min_samples: int | None,
 ) -> Labels:
-    """Return labels in which samples of rare classes are left out, and name these classes.
+    """Return labels without those of rare classes, and name these classes in a warning.
 
-    Without ``min_samples`` nothing is left out, and classes with fewer than 5 samples are named
-    in a warning.
+    Without ``min_samples``, all classes are kept, and the warning names those with fewer than 5
+    samples.
     """
     if min_samples is not None:
         check_integer(parameter, min_samples, 1)
@@ -390,7 +393,7 @@ def without_rare_classes(
 
 
 def warn_if_scaled(reader: Reader, others: list[str]) -> None:
-    """Warn if cells look standardized (scanpy's ``pp.scale``), where all genes vary alike."""
+    """Warn if cells look standardized (scanpy's ``pp.scale``), so that all genes vary alike."""
     if not reader.of_cells:
         return
     # A few hundred cells from four places of the file, zeros left out.
@@ -418,7 +421,7 @@ def warn_if_scaled(reader: Reader, others: list[str]) -> None:
 
 
 def result_columns(selector: RankingSelector, key: str = "semfs") -> dict[str, np.ndarray]:
-    """Return what a selector found for each feature, as columns (d,) of AnnData's var."""
+    """Return the results of a selector for each feature, as columns (d,) for AnnData's var."""
     return {
         f"{key}_selected": selector.support_,
         f"{key}_rank": selector.ranking_,
@@ -429,10 +432,10 @@ def result_columns(selector: RankingSelector, key: str = "semfs") -> dict[str, n
 def result_summary(
     selector: SemFS, settings: Mapping[str, object] | None = None
 ) -> dict[str, Any]:
-    """Return what AnnData's uns keeps of a selection: texts, numbers and arrays of them.
+    """Return what AnnData's uns stores of a selection: text, numbers and arrays of these.
 
-    ``settings`` of the run (layer, normalization, …) join the parameters of the selector, and
-    replace those of the same name; None is left out.
+    ``settings`` of the run (layer, normalization, …) are added to the parameters of the
+    selector and replace those of the same name. Parameters that are None are left out.
     """
     parameters = dict(selector.get_params())
     # The table would be too large; its column names are kept below.
@@ -450,7 +453,7 @@ def result_summary(
 
 
 def _storable(value: object) -> object:
-    """Return a value as AnnData writes it: numbers, text, arrays of text."""
+    """Return a value in a form that AnnData can write: a number, text, or an array of text."""
     if isinstance(value, (bool, int, float, str, np.generic)):
         return value
     is_vector = isinstance(value, np.ndarray) and value.ndim == 1
@@ -465,7 +468,7 @@ def _texts(values: Any) -> np.ndarray:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that a result depends on."""
+    """Return the versions of the packages that a result depends on."""
     import semfs
 
     return {

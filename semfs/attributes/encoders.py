@@ -1,4 +1,4 @@
-"""Class descriptions from class names: any text encoder, or a file of word vectors."""
+"""Class descriptions from class names, by a text encoder or a file of word vectors."""
 
 from __future__ import annotations
 
@@ -38,31 +38,31 @@ def encode_class_names(
     *,
     prompts: str | Sequence[str] = "{}",
 ) -> pd.DataFrame:
-    """Return class descriptions in numbers from class names or descriptions in words.
+    """Encode class names, or descriptions of classes in words, as rows of numbers.
 
     Parameters
     ----------
     names : sequence of str, or mapping of str to str or list of str
-        Class names, of which ``polar+bear``, ``002.Laysan_Albatross`` or ``airport/terminal``
-        are read as plain words; or for each class a description, or several, which are
-        averaged.
+        Class names. Names such as ``polar+bear``, ``002.Laysan_Albatross`` and
+        ``airport/terminal`` are split into plain words. Or a mapping from each class to one or
+        more descriptions in words; the encodings of several descriptions are averaged.
     encoder : callable, path-like or str, default="wordllama"
-        - ``"wordllama"``: 256 numbers per text from the package of that name (extra
-          ``text``), which includes the model, so that no network is needed;
+        - ``"wordllama"``: 256 numbers per text, from the package of that name (extra ``text``).
+          The package contains the model, so no network is needed;
         - a callable that takes a list of texts and returns one row of numbers for each;
-        - a file of word vectors, GloVe or word2vec text (``.txt``, ``.vec``, possibly
-          ``.gz``): the vectors of a text's words are averaged;
+        - a text file of GloVe or word2vec vectors (``.txt``, ``.vec``, possibly ``.gz``): the
+          vectors of all words in a text are averaged;
         - ``"model2vec:NAME"``, the name or folder of a model2vec model (extra ``text``);
         - the name or folder of a sentence-transformers model (package of that name).
     prompts : str or sequence of str, default="{}"
-        Templates that each text is put into, such as ``"a photo of a {}"``; the encodings
-        of several are averaged.
+        Templates into which each text is inserted, such as ``"a photo of a {}"``. The encodings
+        of several prompts are averaged.
 
     Returns
     -------
     pandas.DataFrame of shape (C, m)
-        Indexed by class name. A warning names the words that a file of word vectors does not
-        have; a text without a known word is an error.
+        Indexed by class name. If a file of word vectors lacks some of the words, a warning
+        names them. A text without any known word raises an error.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def encode_class_names(
 def _texts(
     names: Sequence[str] | Mapping[str, str | Sequence[str]], templates: list[str]
 ) -> list[list[str]]:
-    """Return the texts to encode for each class: its descriptions in each of the prompts."""
+    """Return the texts to encode for each class: each description inserted into each prompt."""
     if isinstance(names, Mapping):
         descriptions = dict(names)
     else:
@@ -144,7 +144,7 @@ def _encode(texts: list[str], encoder: Encoder | PathLike) -> Float64:
 
 
 def _load_model(name: str) -> Encoder:
-    """Return the function of a model that takes texts to rows of numbers."""
+    """Return the function of a model that encodes texts as rows of numbers."""
     what = f"The encoder {name!r}"
     try:
         if name == "wordllama":
@@ -167,7 +167,7 @@ def _load_model(name: str) -> Encoder:
 
 
 def _load_wordllama() -> Encoder:
-    """Return the encoder of the model that comes inside the package wordllama."""
+    """Return the encoder of the model that is contained in the package wordllama."""
     root = logging.getLogger()
     level = root.level
     handlers = root.handlers[:]
@@ -186,7 +186,7 @@ def _load_wordllama() -> Encoder:
 
 
 def _average_words(path: Path, texts: list[str]) -> Float64:
-    """Return the mean vector of each text's words; warn of words without a vector."""
+    """Return the mean vector of the words of each text, and warn of words without a vector."""
     words_of_texts = [_WORD.findall(text) for text in texts]
     # Vectors are found in lower case; the warning shows words as they were written.
     spelling = {word.lower(): word for words in words_of_texts for word in words}
@@ -212,7 +212,7 @@ def _average_words(path: Path, texts: list[str]) -> Float64:
 
 
 def _read_vectors(path: Path, wanted: set[str]) -> dict[str, Float64]:
-    """Return the first vector of each wanted word, in any case, of GloVe or word2vec text."""
+    """Return the first vector of each wanted word, ignoring case, in GloVe or word2vec text."""
     vectors: dict[str, Float64] = {}
     size = 0
     for parts in _vector_lines(path):
@@ -236,7 +236,7 @@ def _read_vectors(path: Path, wanted: set[str]) -> dict[str, Float64]:
 
 
 def _vector_lines(path: Path) -> Iterator[list[str]]:
-    """Yield the parts of each line that is not empty, of a text file that may be gzipped."""
+    """Yield the parts of each nonempty line of a text file, which may be gzipped."""
     with unpacked(path) as file:
         while line := file.readline(_LONGEST_LINE):
             if len(line) == _LONGEST_LINE:

@@ -1,4 +1,4 @@
-"""Class descriptions in files: tables (CSV, Parquet, Excel), and lists of markers."""
+"""Class descriptions in files: tables (CSV, Parquet, Excel) and lists of markers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MARKERS = "each row must hold a class, a marker and, optionally, a weight"
 
 
 def read_attributes(path: PathLike) -> pd.DataFrame:
-    """Return a class-attribute table from a file as a frame indexed by class label.
+    """Read a class-attribute table from a file, as a frame indexed by class label.
 
     Parameters
     ----------
@@ -43,8 +43,8 @@ def read_attributes(path: PathLike) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame of shape (C, m)
-        Numbers in float64. Labels are integers if all of them are written as such
-        (``7``, not ``007``), else text.
+        Attributes in float64. Labels are integers if all of them are written as integers
+        (``7``, not ``007``); otherwise they are text.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def read_attributes(path: PathLike) -> pd.DataFrame:
 
 
 def _class_labels(path: Path, cells: Sequence[object]) -> list[str]:
-    """Return the class labels of a table as text; each row needs one of its own."""
+    """Return the class labels of a table as text. Each row needs a distinct label."""
     labels = ["" if is_missing(cell) else str(cell).strip() for cell in cells]
     if "" in labels:
         raise FileError(
@@ -100,7 +100,7 @@ def _class_labels(path: Path, cells: Sequence[object]) -> list[str]:
 
 
 def _as_numbers(path: Path, name: str, cells: Sequence[object]) -> Float64:
-    """Return a column of a table as numbers (C,), or name the first cell that is none."""
+    """Return a column of a table as numbers (C,), or raise and name the first invalid cell."""
     texts = [cell for cell in cells if isinstance(cell, str)]
     decimal = decimal_sign(texts)
     numbers = np.array([_word_or_number(cell, decimal) for cell in cells], dtype=np.float64)
@@ -123,7 +123,7 @@ def _as_numbers(path: Path, name: str, cells: Sequence[object]) -> Float64:
 
 
 def _word_or_number(cell: object, decimal: str) -> float:
-    """Return a cell of a table as a number: yes and no are 1 and 0, 1,5 may be 1.5."""
+    """Return a cell of a table as a number. "yes" is 1, "no" is 0, and "1,5" may be 1.5."""
     if not isinstance(cell, str):
         return _as_number(cell)
     word = cell.strip().lower()
@@ -133,7 +133,7 @@ def _word_or_number(cell: object, decimal: str) -> float:
 
 
 def _as_number(cell: object) -> float:
-    """Return a cell as a number, NaN if it is none.
+    """Return a cell as a number, or NaN if it is not one.
 
     (``pandas.to_numeric`` crashes on "1e999999999999", and Python reads "1_000" as 1000.)
     """
@@ -146,7 +146,7 @@ def _as_number(cell: object) -> float:
 
 
 def write_table(frame: pd.DataFrame, path: PathLike) -> None:
-    """Write a frame with its index as CSV, TSV or Parquet, in one step (never half a file)."""
+    """Write a frame with its index as CSV, TSV or Parquet, atomically."""
     suffix = Path(path).suffix.lower()
     if suffix not in (*TEXT, *PARQUET):
         raise ValueError(
@@ -165,21 +165,21 @@ def write_table(frame: pd.DataFrame, path: PathLike) -> None:
 def attributes_from_markers(
     markers: pd.DataFrame | PathLike | Iterable[Sequence[object]],
 ) -> pd.DataFrame:
-    """Return which markers each class has, as a table of 0 and 1 or of weights.
+    """Turn a list of markers into a class-attribute table of 0 and 1, or of weights.
 
     Parameters
     ----------
     markers : DataFrame, path-like, or iterable of (class, marker) or (class, marker, weight)
-        One row per class and marker: the first two columns, under any header. A third column
-        holds weights in numbers; others are ignored. Files are ``.csv``, ``.tsv`` or ``.txt``
-        with a header line.
+        One row per pair of class (first column) and marker (second column); column names do not
+        matter. A third column may hold numeric weights. Further columns are ignored. Files are
+        ``.csv``, ``.tsv`` or ``.txt`` with a header line.
 
     Returns
     -------
     pandas.DataFrame of shape (C, m)
-        Classes and markers in the order in which they first occur; 0 where a class does not
-        have a marker. Markers of a single class are kept. Classes in files are integers if
-        all of them are written as such.
+        Classes (rows) and markers (columns) are in the order of their first occurrence. An
+        entry is 0 if the class does not have the marker. Markers that only one class has are
+        kept. Classes from files are integers if all of them are written as integers.
 
     Examples
     --------
@@ -216,7 +216,7 @@ def _stripped(cell: object) -> object:
 
 
 def _marker_weights(rows: pd.DataFrame) -> Float64:
-    """Return the weight (n,) of each row of class, marker and perhaps weight; check all."""
+    """Check rows of class, marker and perhaps weight, and return the weight (n,) of each."""
     pairs = rows.iloc[:, :2]
     if rows.shape[1] > 2:
         weights = np.array([_as_number(cell) for cell in rows.iloc[:, 2]], dtype=np.float64)
@@ -249,7 +249,7 @@ def _marker_frame(markers: pd.DataFrame | Iterable[Sequence[object]]) -> pd.Data
 
 
 def _marker_file(path: Path) -> pd.DataFrame:
-    """Return the markers of a text file, whose first line must be a header."""
+    """Read the markers in a text file, whose first line must be a header."""
     if path.suffix.lower() not in TEXT:
         raise FileError(f"{path}: unknown format. Markers can be read from {', '.join(TEXT)}.")
     with file_errors(path, "marker"):

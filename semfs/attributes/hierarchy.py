@@ -1,4 +1,4 @@
-"""Descriptions from annotation levels, and several sources of descriptions side by side."""
+"""Descriptions from annotation levels, and combinations of several tables."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ MOST_NAMED = 5
 
 
 def attributes_from_hierarchy(levels: pd.DataFrame) -> pd.DataFrame:
-    """Return nested annotation levels as a class-attribute table of 0 and 1.
+    """Turn nested annotation levels into a class-attribute table of 0 and 1.
 
     Parameters
     ----------
     levels : DataFrame of shape (n, L)
-        One row per sample (or per class), the coarsest level first: ``obs[["level1",
-        "level2", "cell_type"]]``. Values of the last column are the classes. Rows without a
-        class are skipped; a missing value of a coarser level belongs to none of it.
+        One row per sample (or per class), the coarsest level first: ``obs[["level1", "level2",
+        "cell_type"]]``. Values of the last column are the classes. Rows without a class are
+        skipped. If the value of a coarser level is missing, the class belongs to no group of
+        that level.
 
     Returns
     -------
     pandas.DataFrame of shape (C, m)
-        One row per class of the last column, one column per value of each coarser level,
-        called "level1: value"; 1 where the class belongs to it.
+        One row per class of the last column, and one column per value of each coarser level,
+        named "level1: value". An entry is 1 if the class belongs to that group.
 
     Raises
     ------
     ValueError
-        If a class has two values of a coarser level: the levels are not nested.
+        If a class has two values of a coarser level, because then the levels are not nested.
 
     Examples
     --------
@@ -73,7 +74,7 @@ def attributes_from_hierarchy(levels: pd.DataFrame) -> pd.DataFrame:
 
 
 def _value_of_classes(frame: pd.DataFrame, level: Any, finest: Any) -> dict[Any, Any]:
-    """The value of a level that each class has, missing ones left out."""
+    """Return the value of a level for each class; classes without a value are left out."""
     pairs = frame[[level, finest]].drop_duplicates()
     pairs = pairs[~pairs[level].map(is_missing).astype(bool)]
     found: dict[Any, Any] = {}
@@ -96,23 +97,23 @@ def _value_of_classes(frame: pd.DataFrame, level: Any, finest: Any) -> dict[Any,
 def combine_attributes(
     tables: Sequence[AnyDescription | None], classes: Iterable[Any] | None = None
 ) -> pd.DataFrame:
-    """Return several class-attribute tables side by side, each with the same weight.
+    """Join several class-attribute tables side by side, each with the same weight.
 
-    The columns of each table are scaled together, so that its sum of squares about the column
-    means is 1: a table of 800 attributes weighs as much as one of three.
+    Each table is multiplied by one number, so that its sum of squares about the column means is
+    1. A table of 800 attributes then has the same weight as a table of three.
 
     Parameters
     ----------
     tables : sequence of class descriptions
         In any form that `SemFS` takes; words and files need ``classes``.
     classes : iterable of class labels, optional
-        The classes to describe. By default those that all tables describe.
+        The classes to describe. By default the classes that all tables describe.
 
     Returns
     -------
     pandas.DataFrame of shape (C, m)
-        Rows in the order of the first table. A name that occurs in several tables gets the
-        number of its table: "legs (2)".
+        Rows are in the order of the first table. If an attribute name occurs in several tables,
+        the number of the table is appended: "legs (2)".
 
     Examples
     --------
@@ -148,7 +149,7 @@ def combine_attributes(
 
 
 def _common_classes(tables: Sequence[AttributeTable]) -> list[Any]:
-    """The classes that all tables describe, in the order of the first."""
+    """Return the classes that all tables describe, in the order of the first table."""
     common = tables[0].classes.tolist()
     for table in tables[1:]:
         known = set(table.classes.tolist())

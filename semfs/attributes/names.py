@@ -1,4 +1,4 @@
-"""Class names: as plain words, and from files."""
+"""Class names: conversion to plain words, and reading from files."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ def clean_name(name: str) -> str:
 
 
 def read_names(source: str) -> list[str] | dict[str, str]:
-    """Return class names from text or a file, or a mapping of names to their descriptions.
+    """Read class names from text or a file, or a mapping of names to descriptions.
 
     Names in text are separated by commas, or by semicolons if there are any. Commas inside
     quotes belong to a name.
 
-    A file has one name per line, or name, tab (in ``.csv`` files: comma) and description. A
-    header line such as ``cell_type`` or ``label,ontology`` is skipped. A ``.csv`` file
-    with one name per line may have names with ", " in them. A table written by
-    `semfs.attributes.mapping_template` gives the corrected class of each label.
+    Each line of a file has a name, or a name and a description separated by a tab (in ``.csv``
+    files by a comma). A header line such as ``cell_type`` or ``label,ontology`` is skipped. In
+    a ``.csv`` file without descriptions, names may contain ", ". From a table written by
+    `semfs.attributes.mapping_template`, the corrected class of each label is read.
 
     >>> read_names('B cell, "CD4-positive, alpha-beta T cell"')
     ['B cell', 'CD4-positive, alpha-beta T cell']
@@ -97,13 +97,13 @@ def read_names(source: str) -> list[str] | dict[str, str]:
 
 
 def _split(line: str, separator: str) -> list[str]:
-    """Return the parts of a line without blanks around them; quotes protect a separator."""
+    """Split a line and strip blanks. Separators inside quotes do not count."""
     cells = next(csv.reader([line], delimiter=separator, skipinitialspace=True))
     return [cell.strip() for cell in cells if cell.strip()]
 
 
 def _cells_of_lines(text: str, separator: str) -> dict[int, list[str]]:
-    """Return the cells of each line that is not empty, by its number from 1."""
+    """Return the cells of each nonempty line, by line number (from 1)."""
     lines = {}
     reader = csv.reader(
         text.splitlines(),
@@ -118,7 +118,7 @@ def _cells_of_lines(text: str, separator: str) -> dict[int, list[str]]:
 
 
 def _is_header(cells: list[str]) -> bool:
-    """Whether each cell consists of words that name a column, such as "cell_type"."""
+    """Return whether each cell consists of words that name a column, such as "cell_type"."""
     for cell in cells:
         words = set(re.split(r"[_\s.]+", cell.lower()))
         words = {_COLUMN_PLURALS.get(word, word) for word in words}
@@ -129,17 +129,17 @@ def _is_header(cells: list[str]) -> bool:
 
 
 def _commas_belong_to_names(text: str, rows: list[list[str]]) -> bool:
-    """Whether commas are parts of names, not between a name and its description.
+    """Return whether commas belong to names instead of separating them from descriptions.
 
-    That is so if lines have different numbers of commas, some none at all, and a blank
-    follows each comma, as in "CD4-positive, alpha-beta T cell".
+    They do if some lines have no comma and a blank follows each comma, as in "CD4-positive,
+    alpha-beta T cell".
     """
     some_without = any(len(row) == 1 for row in rows)
     return some_without and re.search(r",(?! )", text) is None
 
 
 def _descriptions(path: Path, lines: dict[int, list[str]], separator: str) -> dict[str, str]:
-    """Return the description of each name: two cells in every line."""
+    """Return the description of each name, from lines of two cells."""
     word = "comma" if separator == "," else "tab"
     for number, row in lines.items():
         if len(row) != 2 or not all(row):
@@ -153,10 +153,10 @@ def _descriptions(path: Path, lines: dict[int, list[str]], separator: str) -> di
 
 
 def _corrected_template(path: Path, lines: dict[int, list[str]]) -> dict[str, str]:
-    """Return the class of each label in a table that `mapping_template` began.
+    """Return the class of each label in a table that `mapping_template` wrote.
 
-    The class is written as "name (id)", so that a name and an id that are two classes,
-    because only one of them was corrected, are noticed.
+    The class is returned as "name (id)". If only one of the two was corrected, name and id are
+    different classes, which is noticed later.
     """
     rows = list(lines.values())[1:]
     if not rows:

@@ -23,35 +23,35 @@ def attributes_from_ontology(
     own: bool = False,
     part_of: bool = False,
 ) -> pd.DataFrame:
-    """Return which ancestors each class has in an ontology, as a table of 0 and 1.
+    """Describe classes by their ancestors in an ontology, as a table of 0 and 1.
 
     Parameters
     ----------
     terms : sequence of str, or mapping of label to str
-        Classes by name, exact synonym (in upper or lower case), id such as ``"CL:0000236"``,
-        or both as in ``"B cell (CL:0000236)"``; or for each of your own labels one of these.
-        Several may mean the same class; they are then described alike.
+        Classes by name, by exact synonym, by id such as ``"CL:0000236"``, or by name and id as
+        in ``"B cell (CL:0000236)"``. Upper and lower case are the same. Or a mapping from your
+        own labels to such classes. Labels of the same class get the same description.
     ontology : path-like or "cl", default="cl"
-        A file in OBO or OWL (RDF/XML) format, which needs ``semfs[ontology]``, or in JSON
-        (OBO Graphs). ``"cl"`` is the Cell Ontology without a file, which needs ``semfs[cl]``
-        (a large download).
+        A file in OBO or OWL (RDF/XML) format, which needs ``semfs[ontology]``, or in JSON (OBO
+        Graphs). ``"cl"`` is the Cell Ontology; it needs ``semfs[cl]`` (a large download) but no
+        file.
     own : bool, default=False
-        Whether to keep the columns of terms that are an ancestor of no other given term.
-        Such a column is 1 for that term alone and says nothing about an unseen class.
+        Whether to keep the columns of terms that are not an ancestor of any other given term.
+        Such a column is 1 for that term only and says nothing about unseen classes.
     part_of : bool, default=False
-        Whether what a class is part of (``part_of`` relations) counts among its ancestors;
-        for files only.
+        Whether to follow ``part_of`` relations as well, so that the structures a class is part
+        of count among its ancestors. For files only.
 
     Returns
     -------
     pandas.DataFrame of shape (C, m)
-        Indexed by term or label in the order given; a class counts among its own ancestors.
-        Columns are names of ancestors ordered by their ids, without those that all
-        classes or none have. A name that occurs twice is followed by its id.
+        Indexed by term or label in the given order. Columns are the names of ancestors, ordered
+        by id. A class counts among its own ancestors. Ancestors that all classes have in common
+        are left out. If two ancestors have the same name, the id is appended.
 
     See Also
     --------
-    mapping_template : a table of your labels and the classes they may stand for.
+    mapping_template : suggests an ontology class for each of your labels.
 
     Examples
     --------
@@ -92,24 +92,26 @@ def attributes_from_ontology(
 
 
 def mapping_template(labels: Iterable[Label], ontology: PathLike = "cl") -> pd.DataFrame:
-    """Return for each label the class of an ontology that it most likely stands for.
+    """Suggest, for each label, the class of an ontology that it most likely means.
 
-    A guess to be checked and corrected by somebody who knows the labels; then
-    ``attributes_from_ontology(dict(zip(table["label"], table["id"])))`` describes them.
+    Somebody who knows the labels should check and correct the suggestions. Then
+    ``attributes_from_ontology(dict(zip(table["label"], table["id"])))`` describes the labels.
 
     Parameters
     ----------
     labels : iterable of class labels
-        Names as your data have them, such as "CD4+ T cells"; repeated ones are listed once.
+        Labels as they are in your data, such as "CD4+ T cells". Repeated labels are listed
+        once.
     ontology : path-like or "cl", default="cl"
         As in `attributes_from_ontology`.
 
     Returns
     -------
     pandas.DataFrame
-        ``label``; ``suggestion`` and ``id``, the name and id of a class, empty where nothing
-        is near; ``score``, 1 if the label is the name, exact synonym or id of the class, less
-        by the share of words (or letters) in common, 0 without a suggestion.
+        The columns are ``label``, ``suggestion`` and ``id`` (name and id of a class, empty if
+        none is similar) and ``score``. The score is 1 if the label is the name, an exact
+        synonym or the id of the class. Otherwise it is the share of words (or letters) in
+        common, and 0 without a suggestion.
 
     Examples
     --------
@@ -141,7 +143,7 @@ def mapping_template(labels: Iterable[Label], ontology: PathLike = "cl") -> pd.D
 
 
 def _find_all(names: list[str], terms: Terms, source: str) -> list[str]:
-    """Return the id of each class, or raise one error about all that were not found."""
+    """Return the id of each class, or raise one error that names all classes not found."""
     index = TermIndex(terms)
     problems = []
     for name in names:
@@ -160,10 +162,10 @@ def _find_all(names: list[str], terms: Terms, source: str) -> list[str]:
 
 
 def _ancestor_table(ids: list[str], terms: Terms, *, keep_given: bool) -> pd.DataFrame:
-    """Return which ancestors (columns) the classes of these ids (rows) have, 0 or 1.
+    """Return the ancestors (columns, 0 or 1) of the classes with these ids (rows).
 
-    Columns that are the same for all classes are left out, and, unless ``keep_given``, the
-    given classes that are an ancestor of no other given class.
+    Columns that are the same for all classes are left out. Unless ``keep_given`` is true, so
+    are given classes that are not an ancestor of any other given class.
     """
     pandas = import_optional("pandas", "data", what="A table")
     above = {id_: ancestors(id_, terms) for id_ in ids}

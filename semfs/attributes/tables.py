@@ -1,4 +1,4 @@
-"""Class-attribute tables: one row of numbers per class, and how well they separate classes."""
+"""Class-attribute tables, with one row of numbers per class, and reports about them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ONTOLOGIES = (".obo", ".owl", ".json")
 
 @dataclass(frozen=True)
 class AttributeTable:
-    """One row of attributes per class, with the names of classes and attributes."""
+    """A class-attribute table: one row per class, with the names of classes and attributes."""
 
     values: Float64  # (C, m)
     classes: npt.NDArray  # (C,), labels
@@ -50,7 +50,7 @@ class AttributeTable:
         attributes: AnyDescription | None,
         classes: Iterable[Label] | None = None,
     ) -> AttributeTable:
-        """Return class descriptions in any accepted form as a table.
+        """Make a table from class descriptions in any accepted form.
 
         Parameters
         ----------
@@ -60,14 +60,15 @@ class AttributeTable:
             - a polars frame with the class labels in its first column;
             - a mapping of class label to vector;
             - an array of shape (L, m): row r belongs to the integer label r;
-            - None or "labels": each of ``classes`` has one attribute, which is 1 for it alone;
+            - None or "labels": each of ``classes`` has one attribute, which is 1 for that class
+              only;
             - a file with a table (see `read_attributes`);
             - "cl" (the Cell Ontology), or an .obo, .owl or .json file: ``classes`` are
               described by `attributes_from_ontology`;
             - "names": the names of ``classes`` are encoded by `encode_class_names`.
         classes : iterable of class labels, optional
-            The classes to describe. Needed for None and for text; where ``attributes`` is a
-            table it is not used, and rows for other classes are kept (see `rows_of`).
+            The classes to describe. Required if ``attributes`` is None or text. It is ignored
+            if ``attributes`` is a table, whose rows are all kept (see `rows_of`).
 
         Examples
         --------
@@ -118,8 +119,8 @@ class AttributeTable:
     def columns_of(self, fitted: Self, what: str) -> Self:
         """Return the attributes of another table, in its order.
 
-        Attributes are matched by name if both tables have names, else by position. ``what``
-        is what messages call this table.
+        Attributes are matched by name if both tables have names, otherwise by position.
+        ``what`` is the name of this table in messages.
         """
         names = self.names.tolist()
         wanted = fitted.names.tolist()
@@ -156,12 +157,11 @@ def align_attributes(
     Parameters
     ----------
     attributes : None, DataFrame, mapping or array of shape (L, m)
-        None gives one indicator attribute per class (class labels as targets). A pandas
-        frame is indexed by class label; a polars frame carries the labels in its first
-        column. A mapping takes a label to a vector. Row r of an array belongs to the
-        integer label r.
+        None gives one indicator attribute per class. A pandas frame is indexed by class label,
+        and a polars frame has the labels in its first column. A mapping maps each label to a
+        vector. Row r of an array belongs to the integer label r.
     classes : ndarray of shape (C,)
-        Labels whose rows are wanted. Rows for other classes are ignored.
+        Labels of the classes whose rows are returned. Other rows are ignored.
 
     Examples
     --------
@@ -176,11 +176,12 @@ def align_attributes(
 
 
 def attributes_of(classes: Iterable[Label], source: PathLike) -> pd.DataFrame:
-    """Return the descriptions of classes (C, m) as a frame, from a file or from their names.
+    """Describe classes by a file or by their names, as a frame (C, m).
 
-    ``source`` is a file for `read_attributes`; "names" for `encode_class_names` of the labels;
-    "cl" (the Cell Ontology) or an .obo, .owl or .json file for `attributes_from_ontology`; or
-    "labels" for one indicator attribute per class.
+    If ``source`` is a table file, it is read by `read_attributes`. With "names",
+    `encode_class_names` encodes the labels. With "cl" (the Cell Ontology) or an .obo, .owl or
+    .json file, `attributes_from_ontology` looks up the labels. With "labels", each class has
+    one indicator attribute.
     """
     return AttributeTable.from_any(source, classes).to_frame()
 
@@ -189,7 +190,7 @@ def attributes_of(classes: Iterable[Label], source: PathLike) -> pd.DataFrame:
 
 
 class _Parts(NamedTuple):
-    """What a table holds, before it is checked."""
+    """The contents of a table before they are checked."""
 
     values: Float64  # (C, m)
     labels: list[Label]
@@ -197,26 +198,26 @@ class _Parts(NamedTuple):
 
 
 def means_labels_alone(source: object) -> bool:
-    """Whether this is the word "labels": classes are described by their labels alone."""
+    """Return whether this is the word "labels" (classes are described by labels alone)."""
     return _is_word(source, "labels")
 
 
 def _is_word(source: object, word: str) -> bool:
-    """Whether text is this word (in any case), and not the name of an existing file."""
+    """Return whether text is this word (in any case), and not the name of an existing file."""
     if not isinstance(source, (str, os.PathLike)):
         return False
     return str(source).lower() == word and not Path(source).exists()
 
 
 def _indicators(classes: Iterable[Label]) -> AttributeTable:
-    """Return the table in which each class has one attribute, 1 for that class alone."""
+    """Return a table in which each class has one attribute, which is 1 for that class only."""
     labels = classes if isinstance(classes, np.ndarray) else label_array(list(classes))
     names = np.array([str(label) for label in labels.tolist()], dtype=object)
     return AttributeTable(np.eye(len(labels)), labels, names)
 
 
 def _described(classes: Iterable[Label], source: PathLike) -> pd.DataFrame:
-    """Return the frame that text stands for: a file, or a way to describe the classes."""
+    """Return the frame for a text that names a file or a way to describe the classes."""
     terms = {label: str(label).strip() for label in classes}
     if _is_word(source, "cl"):
         return attributes_from_ontology(terms, "cl")
@@ -254,7 +255,7 @@ def _numbered_names(n_attributes: int) -> list[str]:
 
 
 def _as_matrix(rows: npt.ArrayLike) -> Float64:
-    """Return rows as a matrix (C, m) of float64, or say what is wrong with them."""
+    """Return rows as a matrix (C, m) of float64, or raise an error that names the problem."""
     try:
         values = np.array(rows, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -270,7 +271,7 @@ def _as_matrix(rows: npt.ArrayLike) -> Float64:
 
 
 def _checked(parts: _Parts) -> AttributeTable:
-    """Return a table whose labels are distinct and whose numbers can be computed with."""
+    """Return the table after checking that labels are distinct and numbers are valid."""
     values, given_labels, names = parts
     labels = [item.item() if isinstance(item, np.generic) else item for item in given_labels]
     if not all(isinstance(label, Hashable) for label in labels):
@@ -301,7 +302,7 @@ def _checked(parts: _Parts) -> AttributeTable:
 
 
 def _are_names(names: list[str]) -> bool:
-    """Whether these are distinct names that somebody gave, rather than numbered columns."""
+    """Return whether these are distinct names given by a user, rather than column numbers."""
     if len(set(names)) < len(names):
         return False
     numbered = {str(j) for j in range(len(names))} | set(_numbered_names(len(names)))
@@ -309,7 +310,7 @@ def _are_names(names: list[str]) -> bool:
 
 
 def _missing_message(missing: list[Label], known: list[Label]) -> str:
-    """Return what to say of classes without a row: the first one, and what may be meant."""
+    """Return the message about classes without a row, which suggests a similar name."""
     label = missing[0]
     more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
     # Reversed, so that of two labels with the same letters the first one is kept.
@@ -335,7 +336,7 @@ def _missing_message(missing: list[Label], known: list[Label]) -> str:
 
 
 def _letters(name: Label) -> str:
-    """Return a name without regard to case and punctuation: polar+bear is "polar bear"."""
+    """Return a name in lower case and without punctuation: polar+bear is "polar bear"."""
     return re.sub(r"[\W_]+", " ", str(name)).strip().casefold()
 
 
@@ -343,15 +344,15 @@ def _letters(name: Label) -> str:
 
 
 def describe_attributes(table: AttributesLike | AttributeTable) -> pd.DataFrame:
-    """Return findings about a class-attribute table (C, m), in any form that `SemFS` takes.
+    """Report problems of a class-attribute table (C, m), in any form that `SemFS` accepts.
 
     Returns
     -------
     pandas.DataFrame
-        ``finding`` and ``what``: the size; the rank of the centered table (how many
-        independent facts separate the classes); attributes that are constant, or equal for
-        all classes; classes with the same description, which nothing can separate; and
-        each class's nearest class by the cosine of the centered rows, the nearest first.
+        Columns ``finding`` and ``what``. Findings are the size of the table; the rank of the
+        centered table, which is the number of independent attributes; constant and duplicated
+        attributes; classes with the same description, which attributes cannot separate; and the
+        nearest class of each class by the cosine of the centered rows, nearest pairs first.
 
     Examples
     --------
@@ -385,7 +386,7 @@ def describe_attributes(table: AttributesLike | AttributeTable) -> pd.DataFrame:
 
 
 def constant_attributes(table: AttributesLike | AttributeTable) -> list[str]:
-    """Return the names of the attributes that have one value for all classes of a table.
+    """Return the names of the attributes that have the same value for all classes.
 
     >>> constant_attributes({"cat": [4, 0], "dog": [4, 1]})
     ['a0']
@@ -395,14 +396,14 @@ def constant_attributes(table: AttributesLike | AttributeTable) -> list[str]:
 
 
 def _varies(A: Float64) -> Mask:
-    """Return which columns (m,) of A (C, m) have more than one value."""
+    """Return which columns (m,) of A (C, m) have more than one distinct value."""
     return np.ptp(A, axis=0) > _EQUAL * np.abs(A).max()
 
 
 def _nearest_pairs(centered: Float64) -> list[tuple[int, int, float]]:
-    """Return each row's nearest other row and their cosine, the nearest pair first.
+    """Return the nearest other row of each row and their cosine, nearest pairs first.
 
-    Two rows that are nearest to each other are listed once.
+    If two rows are the nearest of each other, the pair is listed once.
     """
     cosine = cosine_similarity(centered).clip(-1.0, 1.0)
     np.fill_diagonal(cosine, -3.0)  # below every cosine: no row is its own neighbor

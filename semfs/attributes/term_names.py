@@ -1,8 +1,8 @@
-"""Which class of an ontology a name stands for, and which one may be meant.
+"""Find the class of an ontology by its name, and suggest a class for unknown names.
 
-A name that is not found gets the class that shares most of its words. Words count by how rare
-they are in the ontology: "fibroblast" says more than "cell". Only if no class shares words with
-a name, the nearest spelling is taken.
+The suggestion for an unknown name is the class that shares most words with it. Rare words of
+the ontology have more weight, because "fibroblast" says more than "cell". If no class shares a
+word with the name, the class with the most similar spelling is suggested.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _HIGHEST_SCORE = 0.99
 
 @dataclass(frozen=True)
 class Suggestion:
-    """The class that a name may stand for."""
+    """The class that a name may mean."""
 
     id: str
     score: float  # 1: found as given; less: by words or spelling in common
@@ -104,9 +104,9 @@ class TermIndex:
         self._ids_by_key = _ids_by_key(terms)
 
     def find(self, name: str) -> list[str]:
-        """Return the ids of the classes that are called so; several if it is ambiguous.
+        """Return the ids of the classes with this name; several if the name is ambiguous.
 
-        "hen (F:3)" is the class F:3, and must be called hen.
+        "hen (F:3)" is the class F:3, if its name is hen.
         """
         ids = self._ids_by_key.get(_key(name), [])
         both = re.fullmatch(r"(.+) \((\S+[:_]\S+)\)", name.strip())
@@ -118,7 +118,7 @@ class TermIndex:
         return shared or list(dict.fromkeys([*by_name, *by_id]))
 
     def problem(self, name: str) -> str:
-        """Return why a name does not stand for one class in use; "" if it does."""
+        """Return why a name does not identify one class that is in use, or "" if it does."""
         ids = self.find(name)
         if len(ids) > 1:
             return f"{name!r} may be {self._shown(ids)}; give the id."
@@ -131,7 +131,7 @@ class TermIndex:
         return ""
 
     def suggest(self, name: str) -> Suggestion | None:
-        """Return the class that a name most likely stands for, if any is likely."""
+        """Return the class that a name most likely means, or None if no class is similar."""
         ids = self.find(name)
         if ids:
             term = self.terms[ids[0]]
@@ -171,7 +171,7 @@ class TermIndex:
         return _WordIndex(self.terms)
 
     def _nearest_spelling(self, name: str) -> Suggestion | None:
-        """Return the class in use that is called nearly so, letter by letter."""
+        """Return the class in use whose name has the most similar spelling."""
         in_use = {
             key: ids[0]
             for key, ids in self._ids_by_key.items()
@@ -191,7 +191,7 @@ class TermIndex:
 
 
 class _WordIndex:
-    """Finds the class whose name has most words in common with a given one."""
+    """Finds the class whose name has most words in common with a given name."""
 
     def __init__(self, terms: Terms) -> None:
         """Index the words of all names of the classes in use."""
@@ -209,10 +209,10 @@ class _WordIndex:
                 self.words.append(words)
 
     def nearest(self, name: str) -> Suggestion | None:
-        """Return the class whose name overlaps most with the given one.
+        """Return the class whose name overlaps most with the given name.
 
-        The overlap is the Dice coefficient of the two sets of words by their weights,
-        2 · (weight in common) / (weight of the given name + weight of the candidate).
+        The overlap is the weighted Dice coefficient of the two sets of words, 2 · (weight in
+        common) / (weight of the given name + weight of the candidate).
         """
         given_weight = 0.0
         common: dict[int, float] = defaultdict(float)
@@ -240,13 +240,13 @@ class _WordIndex:
         return best
 
     def _weight(self, word: str) -> float:
-        """Return how much a word says: -log of the share of names that have it, and some."""
+        """Return the weight of a word: about -log of the share of names that contain it."""
         if word in _IMPLIED:
             return _IMPLIED_WEIGHT
         return _LEAST_WEIGHT - math.log(len(self.entries[word]) / len(self.ids))
 
     def _matches(self, word: str) -> dict[str, float]:
-        """Return the words of the ontology that a word may stand for, with their credit."""
+        """Return the words of the ontology that a word may mean, each with a weight."""
         if word in self.entries:
             return {word: 1.0}
         if len(word) >= _SHORTEST_PREFIX:
@@ -263,14 +263,15 @@ class _WordIndex:
 
 
 def is_no_label(name: str) -> bool:
-    """Whether a label says that there is none: "Unknown", "nan"."""
+    """Return whether a label means that there is no label, such as "Unknown" or "nan"."""
     return name.strip().casefold() in _NO_LABELS
 
 
 def _ids_by_key(terms: Terms) -> dict[str, list[str]]:
-    """Return ids by what classes are called.
+    """Return the ids of classes by name.
 
-    If two classes are called the same, ids go before names, synonyms and obsolete classes.
+    If several classes have the same name, ids take precedence over names, names over synonyms,
+    and synonyms over obsolete classes.
     """
     by_id: dict[str, list[str]] = {}
     by_name: dict[str, list[str]] = {}
@@ -292,7 +293,7 @@ def _ids_by_key(terms: Terms) -> dict[str, list[str]]:
 
 
 def _key(name: str) -> str:
-    """Return a name without regard to case and spaces; CL_0000236 is CL:0000236."""
+    """Return a name in lower case with single spaces. CL_0000236 is the same as CL:0000236."""
     text = " ".join(name.split()).casefold().removeprefix("obsolete ")
     return re.sub(r"^([a-z]+)_(\d+)$", r"\1:\2", text)
 
@@ -304,8 +305,8 @@ def _looks_like_id(name: str) -> bool:
 def _words_of(name: str, synonyms: Mapping[str, str] = _SYNONYMS) -> list[str]:
     """Return the distinct words of a name: "CD4+ T cells" has cd4, t and cell.
 
-    A marker that is named is present: "CD4", "CD4+" and "CD4-positive" are the same word. A
-    marker that is absent, as in "CD25-" or "CD4-CD8-", must not match the marker.
+    "CD4", "CD4+" and "CD4-positive" are the same word, because a marker without a sign is
+    present. A marker that is absent, as in "CD25-" or "CD4-CD8-", must not match the marker.
     """
     text = name.casefold()
     text = re.sub(r"(?<=\w)(\+|[- ]positive\b)", " ", text)

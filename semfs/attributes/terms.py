@@ -40,7 +40,7 @@ Terms: TypeAlias = dict[str, Term]
 def read_terms(ontology: PathLike, part_of: bool) -> Terms:
     """Return the classes of an ontology: "cl" for the Cell Ontology, or a file.
 
-    With ``part_of`` the wholes that a class is part of count among its parents.
+    With ``part_of``, the structures that a class is part of count among its parents.
     """
     if ontology == "cl":
         return _cell_ontology(part_of)
@@ -59,7 +59,7 @@ def read_terms(ontology: PathLike, part_of: bool) -> Terms:
 
 
 def ancestors(id_: str, terms: Terms) -> set[str]:
-    """Return the ids of a class and of all above it; each is visited once, also in a cycle."""
+    """Return the ids of a class and its ancestors. Each is visited once, even in a cycle."""
     found = {id_}
     waiting = [id_]
     while waiting:
@@ -146,7 +146,7 @@ def _means_part_of(id_: str, name: str | None) -> bool:
 
 
 def _pronto_term(term: Any, wholes: list[Any]) -> Term:
-    """Return a class from a ``pronto.Term``; wholes by these relations count as parents."""
+    """Return a class from a ``pronto.Term``. Targets of these relations count as parents."""
     synonyms = [s.description for s in term.synonyms if s.scope == "EXACT"]
     parents = set(term.superclasses(1, with_self=False).to_set().ids)
     if wholes:
@@ -203,7 +203,7 @@ def _json_parents(
     edges: list[dict[str, str]],
     part_of: bool,
 ) -> dict[str, set[str]]:
-    """Return the ids of the parents of each class that has some."""
+    """Return the ids of the parents of each class that has parents."""
     relations = {"is_a"}
     if part_of:
         # The relation is a node of its own, but some files only use it.
@@ -222,7 +222,7 @@ def _json_parents(
 
 
 def _json_term(id_: str, node: dict[str, Any], parents: set[str]) -> Term:
-    """Return a class from its node of an OBO Graphs file."""
+    """Return a class from its node in an OBO Graphs file."""
     meta = node.get("meta", {})
     synonyms = meta.get("synonyms", [])
     other_names = [s["val"] for s in synonyms if s["pred"] == "hasExactSynonym"]
@@ -241,6 +241,6 @@ def _json_term(id_: str, node: dict[str, Any], parents: set[str]) -> Term:
 
 
 def _short_id(address: str) -> str:
-    """Return the id at the end of an address: ``http://…/obo/CL_0000236`` is CL:0000236."""
+    """Return the id at the end of a URL: ``http://…/obo/CL_0000236`` is CL:0000236."""
     last = re.split(r"[/#]", address)[-1] or address
     return re.sub(r"^([A-Za-z]+)_(\d+)$", r"\1:\2", last)

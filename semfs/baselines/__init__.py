@@ -1,17 +1,18 @@
-"""The methods SemFS is compared with, each a scikit-learn selector.
+"""The methods that SemFS is compared with. Each is a scikit-learn selector.
 
-Unsupervised: `RandomSelector`, `VarianceSelector`, `MCFS`, `FSASL`. Supervised by class
-labels: `Markers`; by labels or by the attributes of the classes: `LassoSelector`, `L20ALM`,
-`WkNN`. The documentation's page on the comparison methods says how they differ from the
-original programs, and why. Where they have them, they share the parameters
+Unsupervised: `RandomSelector`, `VarianceSelector`, `MCFS`, `FSASL`. Supervised by class labels:
+`Markers`; by labels or by the attributes of the classes: `LassoSelector`, `L20ALM`, `WkNN`. The
+page "The comparison methods" of the documentation says how they differ from the original
+programs, and why. Most have these parameters in common:
 
-- ``n_features_to_select`` (50), a number, or a share of the features;
-- ``attributes``: one row of numbers per class, as in `SemFS`; None takes the labels, one-hot;
+- ``n_features_to_select`` (50): a number, or a share of the features;
+- ``attributes``: one row of numbers per class, as in `SemFS`; None uses one-hot labels;
 - ``random_state`` (0): an int, RandomState or None;
 
-and, once fitted, ``scores_`` (d,), finite but for ``-inf`` of constant columns, ``order_``
-(d,), the feature indices, best first, ``ranking_`` (d,), the rank of each feature, 1 = best;
-supervised ones also ``classes_`` (C,), those that iterate ``n_iter_``.
+After `fit`, they have ``scores_`` (d,), which are ``-inf`` for constant columns and finite
+otherwise, ``order_`` (d,), the feature indices, best first, and ``ranking_`` (d,), the rank of
+each feature (1 is the best). Supervised methods also have ``classes_`` (C,), and iterative
+methods ``n_iter_``.
 """
 
 from semfs.baselines.fsasl import FSASL

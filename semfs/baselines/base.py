@@ -1,4 +1,4 @@
-"""What the methods of comparison share: checked data, scaling, targets, a finite ranking."""
+"""Code shared by the baselines: checked data, scaling, targets, and a finite ranking."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Training:
         return self.table[self.codes]
 
     def spread(self, rows: Floats) -> Float64:
-        """Return rows (d', c) as (d, c), with zeros for the constant columns."""
+        """Expand rows (d', c) to (d, c), with zeros for the constant columns."""
         full = np.zeros((len(self.constant), rows.shape[1]))
         full[~self.constant] = rows
         return full
@@ -59,9 +59,10 @@ class Training:
 
 @dataclass(eq=False, repr=False)
 class Baseline(RankingSelector):
-    """Base of the methods of comparison.
+    """Base class of the baselines.
 
-    A subclass has ``_scores(data)``: one per column of X, or per column that is not constant.
+    A subclass implements ``_scores(data)``, which returns one score per column of X, or one per
+    column that is not constant.
     """
 
     n_features_to_select: float = 50
@@ -69,7 +70,7 @@ class Baseline(RankingSelector):
     _unit_free = False  # whether the units of X do not matter
 
     def fit(self, X: ArrayLike | Matrix, y: LabelsLike | None = None) -> Self:
-        """Rank the features of X (n, d) for labels y (n,), which may be None if not used."""
+        """Rank the features of X (n, d) for labels y (n,). Unsupervised methods accept None."""
         # An overflow is not lost: _rank refuses scores that are not finite.
         with self._all_or_nothing(), np.errstate(all="ignore"):
             data = self._training(X, y)
@@ -81,7 +82,7 @@ class Baseline(RankingSelector):
         return self
 
     def _training(self, X: ArrayLike | Matrix, y: LabelsLike | None) -> Training:
-        """Return checked data; of ``max_samples`` rows if the method has that parameter."""
+        """Return checked data, with ``max_samples`` rows if the method has that parameter."""
         checked, classes, codes = self._check_training_data(X, y if self._supervised else None)
         self._check_parameters()
         max_samples = getattr(self, "max_samples", None)
@@ -104,7 +105,7 @@ class Baseline(RankingSelector):
         return Training(checked, constant, codes, table.values)
 
     def _check_numbers(self, X: Floats, constant: Mask) -> None:
-        """Refuse data that the method cannot rank, or only by accident of rounding."""
+        """Raise if the method cannot rank the data, or if rounding errors would decide."""
         name = type(self).__name__
         n, d = X.shape
         if n < 2:
@@ -128,7 +129,7 @@ class Baseline(RankingSelector):
         )
 
     def _scores(self, data: Training) -> Floats:
-        """Return the score of each column (d,), or of each that varies (d',)."""
+        """Return the score of each column (d,), or of each column that varies (d',)."""
         raise NotImplementedError
 
     def _rank(self, scores: Floats, data: Training) -> None:
@@ -147,9 +148,9 @@ class Baseline(RankingSelector):
 
 
 def break_ties(scores: Floats, fallback: Floats) -> Float64:
-    """Return scores (d,) in which zeros are tiny negative numbers, ordered by ``fallback``.
+    """Replace zeros of scores (d,) by tiny negative numbers that are ordered by ``fallback``.
 
-    They lie between -1e-10 and 0, so that they stay behind all other scores.
+    They lie between -1e-10 and 0, so that these features rank after all others.
     """
     zero = scores == 0
     distinct, position = np.unique(-fallback[zero], return_inverse=True)  # 0 is the best
@@ -161,7 +162,7 @@ def break_ties(scores: Floats, fallback: Floats) -> Float64:
 def standardize_columns(
     X: Floats, *, center: bool = True, scale: bool = True
 ) -> tuple[Floats, Float64, Float64]:
-    """Return a centered/scaled copy of X in its dtype, the offsets (d,) and scales (d,)."""
+    """Return a centered and scaled copy of X in its dtype, offsets (d,) and scales (d,)."""
     d = X.shape[1]
     offset = X.mean(axis=0, dtype=np.float64) if center else np.zeros(d)
     divisor = X.std(axis=0, dtype=np.float64) if scale else np.ones(d)

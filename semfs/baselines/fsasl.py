@@ -1,4 +1,4 @@
-"""FSASL: weights of an embedding learned from sparse codes and neighbor probabilities."""
+"""FSASL: feature weights of an embedding that preserves sparse codes and neighborhoods."""
 
 from __future__ import annotations
 
@@ -47,39 +47,42 @@ class FSASL(Baseline):
         min  ‖Zᵀ - ZᵀS‖² + α‖S‖₁ + λ2 Σ_ij (‖z_i - z_j‖² P_ij + μ P_ij²) + λ3‖W‖_{2,1}
         s.t. S_ii = 0,  P1 = 1, P ≥ 0,  WᵀXᵀXW = I
 
-    The released program, followed here, alternates: codes by one lasso per sample, P by
-    simplex projections over the nearest rows of Z, then the eigenvectors Q of the smallest
-    eigenvalues of ``(I-S)(I-S)ᵀ + λ2 (diag(P̄1) - P̄)``, and W by ten reweighted ridge solves
-    of ``‖Q - XW‖² + λ3‖W‖_{2,1}``.
+    This class follows the released program, which alternates between three steps. It computes
+    the codes by one lasso per sample, then P by simplex projections over the nearest rows of Z.
+    Then it computes the eigenvectors Q of the smallest eigenvalues of ``(I-S)(I-S)ᵀ + λ2
+    (diag(P̄1) - P̄)``, and W by ten reweighted ridge solves of ``‖Q - XW‖² + λ3‖W‖_{2,1}``.
 
     Parameters
     ----------
     n_features_to_select, random_state
         As in all methods (see `semfs.baselines`).
     n_components : int or None, default=None
-        Number c of eigenvectors, the number of clusters if you know it; None is 5.
+        Number c of eigenvectors. Use the number of clusters if you know it. None means 5.
     lambda2, lambda3 : float, default=1.0
     ratio : float, default=0.01
-        α of each code as a fraction of the smallest that gives 0.
+        α of each code, as a fraction of the smallest α for which the code is 0.
     n_neighbors : int, default=5
     max_iter : int, default=20
-        Rounds. As in the original, with 5 or more the first round has no codes.
+        Number of rounds. As in the original, with 5 or more rounds the first round has no
+        codes.
     inner : {"exact", "reference"}, default="exact"
-        Solve the lassos exactly (the paper), or stop them early (the released program).
+        "exact" solves the lassos exactly, as in the paper. "reference" stops early, as in the
+        released program.
     mu : {"initial", "adaptive"}, default="initial"
-        μ from the distances between samples, once (the released program), or from Z in
-        every round (closer to the paper).
+        "initial" computes μ once from the distances between samples, as in the released
+        program. "adaptive" computes it from Z in every round, which is closer to the paper.
     max_samples : int or None, default=None
-        Work on that many random samples: time grows with n³. 2,000 to 3,000 is a good size.
+        Use only this many random samples, because the time grows with n³. Values from 2,000 to
+        3,000 work well.
     n_iter_no_change : int or None, default=None
-        Stop when the selection has not changed for so many rounds, such as 3.
+        Stop when the selection has not changed for this many rounds (for example 3).
 
     Attributes
     ----------
     coef_ : ndarray of shape (d, c)
-        W; its row norms are the scores.
+        The matrix W, whose row norms are the scores.
     objective_ : ndarray of shape (n_rounds,)
-        The value the original prints after each round; it need not decrease.
+        The value that the original program prints after each round. It need not decrease.
     mu_ : float
 
     Examples
@@ -116,7 +119,7 @@ class FSASL(Baseline):
     }
 
     def _scores(self, data: Training) -> Float64:
-        """Return the row norms of W (d, c), in the order of steps of the released program."""
+        """Return the row norms of W (d, c), with the order of steps of the released program."""
         X = data.varying.astype(np.float64)
         p = min(self.n_neighbors, len(X) - 1)
         c = min(self.n_components or DEFAULT_COMPONENTS, len(X))
@@ -160,7 +163,7 @@ class FSASL(Baseline):
         return exact_code if self.inner == "exact" else released_code
 
     def _laplacian(self, P: sp.csr_array, S: Float64 | None) -> Float64:
-        """Return ``(I-S)(I-S)ᵀ + λ2 (diag(P1) - P)`` (n, n); the first term if S is given."""
+        """Return ``(I-S)(I-S)ᵀ + λ2 (diag(P1) - P)`` (n, n); no first term if S is None."""
         graph = sp.diags_array(P.sum(axis=1)) - P
         L = np.asarray((self.lambda2 * graph).toarray())
         if S is not None:
@@ -181,17 +184,18 @@ class FSASL(Baseline):
 def mean_gap(distance: Float64, p: int) -> float:
     """Return μ from distances (n, p + 1) to nearest rows, ascending.
 
-    With this μ the probabilities of a row have p neighbors: half of the sum of the differences
-    between the squared distance to neighbor p + 1 and to the nearer ones, on average.
+    With this μ, each row has p neighbors of positive probability, on average. It is half of the
+    sum of the differences between the squared distance to neighbor p + 1 and those to nearer
+    neighbors.
     """
     gaps = distance[:, -1:] ** 2 - distance[:, :p] ** 2
     return float(np.mean(0.5 * gaps.sum(axis=1)))
 
 
 def neighbor_probabilities(distance: Float64, index: Indices, mu: float) -> sp.csr_array:
-    """Return P (n, n): each row a distribution over its p nearest rows.
+    """Return P (n, n), in which each row is a distribution over its p nearest rows.
 
-    That is the point of the probability simplex nearest to ``V = -distance² / 2μ``.
+    Each row is the point of the probability simplex that is nearest to ``V = -distance² / 2μ``.
     """
     squared = distance**2
     positive_mu = max(mu, 1e-12 * squared.max(), 1e-300)  # μ is 0 if all distances are equal
@@ -214,7 +218,7 @@ def row_sparse_ridge(X: Float64, T: Float64, r: float) -> Float64:
 
 
 def _reweighted_ridge(X: Float64, T: Float64, r: float) -> Float64:
-    """The same, with scipy's warnings."""
+    """Do the work of `row_sparse_ridge`, without suppressing scipy's warnings."""
     n, d = X.shape
     G = X.T @ X if n >= d else None
     XtT = X.T @ T
@@ -230,7 +234,7 @@ def _reweighted_ridge(X: Float64, T: Float64, r: float) -> Float64:
 
 
 def lasso_codes(Z: Float64, ratio: float, solve: CodeSolver) -> Float64:
-    """Return codes S (n, n): column i is the lasso of z_i on the other rows."""
+    """Return codes S (n, n). Column i is the lasso solution for z_i given the other rows."""
     S = np.zeros((len(Z), len(Z)))
     for i, z in enumerate(Z):
         others = np.arange(len(Z)) != i
@@ -246,20 +250,20 @@ class _Constraints(NamedTuple):
 
 
 class _Active(NamedTuple):
-    """The rows that are in a code, in the order in which they entered."""
+    """The rows with a nonzero weight in a code, in the order in which they entered."""
 
     rows: Indices
     sign: Float64  # +1 or -1, of the entry in the code
     weight: Float64  # positive
 
     def enter(self, row: int, sign: float) -> _Active:
-        """Return the same and one more row, of weight 0."""
+        """Return these rows and one more, of weight 0."""
         return _Active(
             np.append(self.rows, row), np.append(self.sign, sign), np.append(self.weight, 0.0)
         )
 
     def keep(self, mask: Mask, weight: Float64) -> _Active:
-        """Return the rows of a mask, with these weights."""
+        """Return only the rows of a mask, with these weights."""
         return _Active(self.rows[mask], self.sign[mask], weight[mask])
 
 
@@ -268,10 +272,11 @@ def exact_code(A: Float64, z: Float64, ratio: float) -> Float64:
 
     λ is ``ratio`` times the smallest value for which s is 0. The residual u is the point
     nearest to z with ``|Au| ≤ λ``. Lawson and Hanson (1974, ch. 23) find such a point by
-    non-negative least squares: of ``x = u - z`` least in norm with ``Gx ≥ h``, the multipliers
-    are those p of ``[G h]ᵀ p ≈ (0, …, 0, 1)``, rescaled.
+    non-negative least squares: if ``x = u - z`` has the smallest norm subject to ``Gx ≥ h``,
+    its multipliers are the rescaled solution p of ``[G h]ᵀ p ≈ (0, …, 0, 1)``.
 
-    (``scipy.optimize.nnls``, up to 1.17, fails where rows depend on each other, as ties do.)
+    (``scipy.optimize.nnls``, up to 1.17, fails if rows are linearly dependent, as they are with
+    ties.)
     """
     # z and the rows of A at unit length
     norms = np.linalg.norm(A, axis=1)
@@ -304,10 +309,11 @@ def exact_code(A: Float64, z: Float64, ratio: float) -> Float64:
 def _solve_active(
     problem: _Constraints, active: _Active, goal: Float64
 ) -> tuple[_Active, Float64]:
-    """Return the active rows with the weights of least squares, all positive, and the residual.
+    """Return active rows with positive least-squares weights, and the residual.
 
-    As in non-negative least squares: while a weight would not be positive, go from the present
-    weights toward the solution until the first one is 0, and drop its row.
+    This is the inner loop of non-negative least squares. While a weight would not be positive,
+    move from the current weights toward the solution until the first weight is 0, and drop its
+    row.
     """
     while True:
         columns = problem.E[active.rows].T * active.sign
@@ -327,7 +333,7 @@ def _solve_active(
 
 
 def released_code(A: Float64, z: Float64, ratio: float) -> Float64:
-    """Return the code as the released program does: proximal gradient, stopped early."""
+    """Return the code of the released program, which stops a proximal gradient method early."""
     A = A.T
     q = A.T @ z
     lam = ratio * np.abs(q).max()
@@ -369,7 +375,7 @@ def released_code(A: Float64, z: Float64, ratio: float) -> Float64:
 
 
 def _released_start(z: Float64, q: Float64, image: Float64, lam: float) -> float:
-    """Return which multiple of q = Aᵀz to begin with: the best one, for its image Aq."""
+    """Return the factor by which q = Aᵀz is the best starting point, given its image Aq."""
     size = np.abs(q).sum()
     if size < 1e-6:
         return 1.0

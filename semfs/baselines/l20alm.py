@@ -1,4 +1,4 @@
-"""L20ALM: exactly k features under an unsquared loss, by an augmented Lagrangian."""
+"""L20ALM: exactly k features with an unsquared loss, by an augmented Lagrangian."""
 
 from __future__ import annotations
 
@@ -32,38 +32,42 @@ PATIENCE = 20
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class L20ALM(Baseline):
-    """Exactly k features by an augmented Lagrangian (Cai, Nie and Huang, IJCAI 2013).
+    """Select exactly k features by an augmented Lagrangian (Cai, Nie and Huang, IJCAI 2013).
 
     ::
 
         min_{W,b}  Σ_i ‖W'x_i + b - t_i‖    s.t.  W has k = n_features_to_select non-zero rows
 
-    a robust (unsquared) loss under an exact row-sparsity constraint; not convex. Supports
-    for different k are not nested: solve again for each (`path`).
+    The loss is robust (not squared), and the constraint on the number of nonzero rows is exact,
+    so the problem is not convex. The selections for different k are not nested; each k needs
+    its own solution (`path`).
 
     Parameters
     ----------
     n_features_to_select, attributes, random_state
         As in all methods (see `semfs.baselines`).
     mu, rho : float, default=1.0, 1.1
-        First penalty of the augmented Lagrangian, and its growth per iteration.
+        First penalty of the augmented Lagrangian, and the factor by which it grows per
+        iteration.
     max_iter : int, default=150
     tol : float, default=1e-4
-        Stop when the support has not changed for 20 iterations and W and V differ by at most
-        that share. 0 runs all iterations.
+        Stop when the selection has not changed for 20 iterations and the relative difference
+        between W and V is at most this value. 0 runs all iterations.
     init : {"zero", "ridge", "random"} or pair of arrays (V0, E0), default="zero"
-        Start of V (d, m) and E (n, m): "ridge" from the unconstrained ridge fit, "random"
-        uniform in [0, 1] as the original. With a pair constant columns take part.
+        Starting point of V (d, m) and E (n, m). "ridge" starts from the unconstrained ridge
+        fit, and "random" from uniform numbers in [0, 1], as the original. If a pair is given,
+        constant columns are not left out.
     standardize : bool, default=True
-        Divide columns by their standard deviation (they are centered in any case).
+        Whether to divide columns by their standard deviation. They are always centered.
 
     Attributes
     ----------
     scores_ : ndarray of shape (d,)
-        ``‖v_i‖ · std_i`` for the k selected features, tiny negative scores for the others by
-        their row of the last unconstrained step.
+        ``‖v_i‖ · std_i`` for the k selected features. The others have tiny negative scores,
+        which rank them by their row norms in the last unconstrained step.
     coef_, intercept_ : ndarray of shape (d, m), (m,)
-        V, with k non-zero rows, and b for raw X: predictions are ``X @ coef_ + intercept_``.
+        V, with k nonzero rows, and b, both for X before standardization: predictions are ``X @
+        coef_ + intercept_``.
     objective_ : ndarray of shape (n_rounds,)
         ``Σ_i ‖V'x_i + b - t_i‖`` after each iteration.
 
@@ -95,7 +99,7 @@ class L20ALM(Baseline):
     def path(self, X: ArrayLike | Matrix, y: LabelsLike, ks: Iterable[int]) -> list[Self]:
         """Return one fitted selector per number of features k.
 
-        The columns are scaled and the ridge system is factorized once, for all k.
+        For all k together, the columns are scaled once and the ridge system is factorized once.
         """
         path = []
         prepared: _Prepared | None = None
@@ -129,8 +133,9 @@ class L20ALM(Baseline):
     def _iterate(self, T: Float64, system: RidgeSystem) -> tuple[Float64, Float64, Float64]:
         """Return V (d, m), b (m,) and the row norms (d,) of the last unconstrained step.
 
-        V carries the constraint ``V = W``, E the loss ``E = XW + 1bᵀ - T``; L and S are their
-        multipliers divided by μ. XV and XL follow V and L without a pass over X.
+        V and E are auxiliary variables with the constraints ``V = W`` and ``E = XW + 1bᵀ - T``.
+        L and S are the multipliers of these constraints, divided by μ. XV and XL are updated
+        together with V and L, without a pass over X.
         """
         X = system.X
         k = self._n_wanted(X.shape[1])
@@ -172,7 +177,7 @@ class L20ALM(Baseline):
         return V, b, norms
 
     def _start(self, T: Float64, system: RidgeSystem) -> tuple[Float64, Float64]:
-        """Return V (d, m) and E (n, m) to begin with."""
+        """Return the starting point of V (d, m) and E (n, m)."""
         V = np.zeros((system.X.shape[1], T.shape[1]))
         E = np.zeros(T.shape)
         if not isinstance(self.init, str):
@@ -190,7 +195,7 @@ class L20ALM(Baseline):
         return self._given_start(V, E)
 
     def _given_start(self, V: Float64, E: Float64) -> tuple[Float64, Float64]:
-        """Return the pair of arrays in ``init``, which must have the shapes of V and E."""
+        """Return the two arrays in ``init`` if they have the shapes of V and E, else raise."""
         given = self.init if isinstance(self.init, (tuple, list)) else ()
         start = [check_array(part, dtype=np.float64, input_name="init") for part in given]
         if [part.shape for part in start] != [V.shape, E.shape]:
@@ -202,10 +207,10 @@ class L20ALM(Baseline):
 
 
 class RidgeSystem:
-    """Minimize ``‖R - XW‖² + ‖W - B‖²`` over W for many R and B; factorized once.
+    """Minimizes ``‖R - XW‖² + ‖W - B‖²`` over W for many R and B, with one factorization.
 
-    The penalty μ multiplies both terms, so the matrix ``I + XᵀX`` is the same for every μ
-    and k. With few samples ``I + XXᵀ`` is factorized instead.
+    Because the penalty μ multiplies both terms, the matrix ``I + XᵀX`` is the same for every μ
+    and k. If there are few samples, ``I + XXᵀ`` is factorized instead.
     """
 
     def __init__(self, X: Floats) -> None:
@@ -218,7 +223,7 @@ class RidgeSystem:
         self.factor = cho_factor(K, overwrite_a=True, check_finite=False)
 
     def solve(self, B: Float64, XB: Float64, R: Float64) -> tuple[Float64, Float64]:
-        """Return W and XW, from B (d, m), XB and R (n, m)."""
+        """Return W and XW, given B (d, m), XB and R (n, m)."""
         if self.small:  # R - XW = (I + XXᵀ)⁻¹ (R - XB) gives W = B + Xᵀ(R - XW)
             residual = cho_solve(self.factor, R - XB, overwrite_b=True, check_finite=False)
             return B + self.X.T @ residual, R - residual
@@ -228,7 +233,7 @@ class RidgeSystem:
 
 @dataclass(frozen=True, eq=False)
 class _Prepared:
-    """What does not depend on the number of features: scaled columns and their system."""
+    """Everything that does not depend on k: the scaled columns and their ridge system."""
 
     system: RidgeSystem
     offset: Float64
@@ -244,7 +249,7 @@ class _Prepared:
 
 
 def keep_top_rows(H: Float64, k: int) -> tuple[Float64, Indices, Float64]:
-    """Return H with all but its k largest rows set to 0, their sorted indices, all norms."""
+    """Return H with all but its k largest rows 0, their sorted indices, and all norms."""
     norms = np.linalg.norm(H, axis=1)
     top = np.sort(np.argsort(-norms, kind="stable")[:k])
     V = np.zeros_like(H)

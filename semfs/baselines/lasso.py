@@ -1,4 +1,4 @@
-"""LASSO and group lasso for many outputs at once, on a Gram matrix."""
+"""LASSO and group lasso for many outputs at once, solved on the Gram matrix."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ DENSE_EIGENVALUE = 500
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class LassoSelector(Baseline):
-    """LASSO (Tibshirani 1996) for several outputs; features ranked by coefficient rows.
+    """Rank features by the coefficients of a LASSO (Tibshirani 1996) with several outputs.
 
     ::
 
         min_W  ½‖T - XW‖² + lam · Ω(W),    score_i = ‖w_i‖
 
-    with ``T = A[y]`` (class attributes, or one-hot labels) and ``Ω`` the sum of absolute
-    values (``penalty="l1"``, outputs independent) or of row norms (``"l21"``, the group
-    lasso). The loss has no factor 1/n: scikit-learn's ``alpha`` is ``lam / n``.
+    Here ``T = A[y]`` (class attributes, or one-hot labels), and ``Ω`` is the sum of absolute
+    values (``penalty="l1"``, so outputs are independent) or of row norms (``"l21"``, the group
+    lasso). The loss has no factor 1/n, so scikit-learn's ``alpha`` is ``lam / n``.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class LassoSelector(Baseline):
     lam : float, default=1.0
     penalty : {"l1", "l21"}, default="l1"
     fit_intercept, standardize : bool, default=True
-        Center X and T; divide columns by their standard deviation.
+        Whether to center X and T, and to divide columns by their standard deviation.
     tol : float or None, default=None
         Relative duality gap at which to stop. None means 1e-12, or 1e-4 if X has more than 10⁶
         entries.
@@ -56,12 +56,12 @@ class LassoSelector(Baseline):
     Attributes
     ----------
     scores_ : ndarray of shape (d,)
-        Row norms of W in standardized units; tiny negative scores rank zero rows by
-        ``max_j |x_iᵀ r_j|``, the penalty at which they would enter.
+        Row norms of W for standardized columns. Rows of zeros have tiny negative scores, which
+        rank them by ``max_j |x_iᵀ r_j|``, the penalty at which they would become nonzero.
     coef_, intercept_ : ndarray of shape (d, m), (m,)
-        For raw X.
+        Coefficients and intercept for X before standardization.
     gap_ : float
-        Largest relative duality gap reached.
+        Largest relative duality gap of the outputs at the end.
 
     Examples
     --------
@@ -117,7 +117,7 @@ class LassoSelector(Baseline):
         return break_ties(scores, np.abs(XtR).max(axis=1))
 
     def _warn(self, scores: Float64) -> None:
-        """Warn of a fit that has not converged, and of fewer features than wanted."""
+        """Warn if the fit has not converged, or if fewer features than wanted are nonzero."""
         if self.gap_ > LARGE_GAP:
             message = (
                 f"LassoSelector stopped after {self.n_iter_} iterations at a relative duality "
@@ -134,7 +134,7 @@ class LassoSelector(Baseline):
 
 @dataclass(frozen=True)
 class SparseRegression:
-    """Minimize ``½‖T - XW‖² + lam·Ω(W)``, by moments."""
+    """Minimizes ``½‖T - XW‖² + lam·Ω(W)``, given the products XᵀX and XᵀT."""
 
     G: Floats  # (d, d), XᵀX
     Q: Floats  # (d, c), XᵀT
@@ -145,8 +145,8 @@ class SparseRegression:
     def solve(self, tol: float, max_iter: int) -> tuple[Float64, int]:
         """Return W (d, c) in float64, and the number of steps of FISTA with restarts.
 
-        Unlike coordinate descent it works on all outputs in one matrix product, serves both
-        penalties, and tolerates strongly correlated features.
+        Unlike coordinate descent, FISTA updates all outputs in one matrix product, works for
+        both penalties, and tolerates strongly correlated features.
         """
         G = self.G
         Q = self.Q
@@ -178,7 +178,7 @@ class SparseRegression:
     def gap(self, W: Floats, XtR: Floats) -> Float64:
         """Return the duality gap relative to ½‖t‖²: (c,) for "l1", (1,) for "l21".
 
-        The dual point is the residual R, scaled until ``XᵀR`` (d, c) is feasible.
+        The dual point is the residual R, scaled so that ``XᵀR`` (d, c) is feasible.
         """
         t_squared = self.t_squared
         along = t_squared - np.einsum("ij,ij->j", W, self.Q, dtype=np.float64)  # rᵀt
@@ -200,7 +200,7 @@ class SparseRegression:
         return (primal - dual) / np.maximum(0.5 * t_squared, 1e-300)
 
     def _shrink(self, V: Floats, threshold: Floats) -> Floats:
-        """Return the proximal point of the penalty, with one threshold per row."""
+        """Apply the proximal operator of the penalty, with one threshold per row."""
         if self.penalty == "l1":
             return V - np.clip(V, -threshold, threshold)
         norms = np.linalg.norm(V, axis=1, keepdims=True)

@@ -42,30 +42,32 @@ SMALLEST_EIGENVALUE = 1e-6
 class MCFS(Baseline):
     """Multi-Cluster Feature Selection (Cai, Zhang and He, KDD 2010).
 
-    1. A nearest-neighbor graph W of the samples; the K smoothest non-trivial solutions
-       of ``(D - W) y = λ D y`` embed the samples.
-    2. Each coordinate is explained by ``n_features_to_select`` features,
+    1. A nearest-neighbor graph W of the samples is built. The K smoothest nontrivial solutions
+    of ``(D - W) y = λ D y`` are an embedding of the samples. 2. Each coordinate is explained by
+    ``n_features_to_select`` features,
        ``min_a ‖y_q - Xa‖²  s.t.  card(a) = k``, on the LARS-lasso path.
-    3. ``score_j = max_q |a_qj|`` over the coefficient vectors at unit length.
+    3. ``score_j = max_q |a_qj|``, after each coefficient vector is scaled to unit length.
 
     Parameters
     ----------
     n_features_to_select, random_state
-        As in all methods (see `semfs.baselines`). The first is also the cardinality k of the
-        regressions, so scores depend on it.
+        As in all methods (see `semfs.baselines`). ``n_features_to_select`` is also the
+        cardinality k of the regressions, so scores depend on it.
     n_components : int, default=5
-        Number K of embedding coordinates; the number of clusters if you know it.
+        Number K of embedding coordinates. Use the number of clusters if you know it.
     n_neighbors : int, default=5
     weight : {"heat", "binary"}, default="heat"
-        Edge weights ``exp(-distance²/(2 width²))``, or 1.
+        Edge weights: ``exp(-distance²/(2 width²))`` for "heat", and 1 for "binary".
     heat_width : float or None, default=None
-        None is the mean of all n² distances (of 3,000 random samples if there are more).
+        The width. None takes the mean of all n² distances (of 3,000 random samples if there are
+        more).
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n, K)
     eigenvalues_ : ndarray of shape (K,)
-        Of ``D^-1/2 W D^-1/2``; 1 once per component of the graph beyond the first.
+        Eigenvalues of ``D^-1/2 W D^-1/2``. The value 1 occurs once for each component of the
+        graph after the first.
     coef_ : ndarray of shape (d, K)
         Unit-length regression coefficients.
     heat_width_ : float or None
@@ -124,10 +126,10 @@ def lars_coefficients(X: Floats, embedding: Float64, cardinality: int) -> Float6
 
 
 def lars_to_cardinality(gram: Float64, c: Float64, cardinality: int) -> Float64:
-    """Return β (d,) where the lasso path first has ``cardinality`` non-zero entries, or ends.
+    """Return β (d,) where the lasso path first has ``cardinality`` nonzero entries, or ends.
 
-    From XᵀX and c = Xᵀy. As in the original a ridge enters the direction solve, and that alone:
-    scikit-learn's ``lars_path_gram`` does not give its numbers.
+    The inputs are XᵀX and c = Xᵀy. As in the original, a ridge is added only where the
+    direction is solved for, so scikit-learn's ``lars_path_gram`` gives other numbers.
     """
     m = min(cardinality, len(c))
     c = np.array(c, dtype=np.float64)
@@ -172,14 +174,14 @@ def lars_to_cardinality(gram: Float64, c: Float64, cardinality: int) -> Float64:
 
 
 def _positive(numerator: Float64, denominator: Float64) -> Float64:
-    """Return the ratios, with those that are not strictly positive set to infinity."""
+    """Return the ratios. Those that are not strictly positive become infinity."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = numerator / denominator
     return np.where(ratio > 0, ratio, np.inf)
 
 
 def nearest_neighbors(X: Floats, p: int) -> tuple[Float64, Indices]:
-    """Return distances and indices (n, p) of the p nearest other rows of X, nearest first."""
+    """Return distances and indices (n, p) of the p nearest other rows of each row of X."""
     n = X.shape[0]
     p = min(p, n - 1)
     # Ten more than needed: of equal distances the original program takes the lower index.
@@ -191,7 +193,7 @@ def nearest_neighbors(X: Floats, p: int) -> tuple[Float64, Indices]:
 
 
 def mean_distance(X: Floats, rng: np.random.RandomState) -> float:
-    """Return the mean of all n² distances between rows, or those of 3,000 drawn by ``rng``."""
+    """Return the mean of all n² distances between rows, or between 3,000 random rows."""
     if X.shape[0] > ROWS_FOR_WIDTH:
         X = X[rng.choice(X.shape[0], ROWS_FOR_WIDTH, replace=False)]
     mean = float(euclidean_distances(X).mean(dtype=np.float64))
@@ -201,7 +203,7 @@ def mean_distance(X: Floats, rng: np.random.RandomState) -> float:
 
 
 def neighbor_graph(distance: Float64, index: Indices, width: float | None) -> sp.csr_array:
-    """Return the symmetric union graph W (n, n) of neighbor lists (n, p)."""
+    """Return the graph W (n, n) of neighbor lists (n, p); the larger of two weights counts."""
     weights = np.ones(distance.shape)
     if width is not None:
         weights = np.maximum(np.exp(-((distance / width) ** 2) / 2.0), SMALLEST_WEIGHT)
@@ -219,12 +221,13 @@ def neighbor_matrix(weights: Float64, index: Indices) -> sp.csr_array:
 def spectral_embedding(
     W: sp.csr_array, n_components: int, *, dense_limit: int = DENSE_LIMIT
 ) -> tuple[Float64, Float64]:
-    """Return the smoothest non-trivial solutions y (n, K) of ``(D - W) y = λ D y``.
+    """Return the smoothest nontrivial solutions y (n, K) of ``(D - W) y = λ D y``.
 
-    Also their eigenvalues (K,) of ``D^-1/2 W D^-1/2``, largest first. Those of 1, as many as
-    the graph has components, may be rotated: they are taken as indicators of the components,
-    largest first, made orthogonal to the constant and to each other in that order. The others
-    are found by a dense decomposition with up to ``dense_limit`` samples, else by Lanczos.
+    Also return their eigenvalues (K,) of ``D^-1/2 W D^-1/2``, largest first. The eigenvalue 1
+    occurs once per component of the graph, so its eigenvectors are defined only up to a
+    rotation. We take the indicators of the components, largest component first, and make each
+    orthogonal to the constant and to those before it. The other eigenvectors are found by a
+    dense decomposition with up to ``dense_limit`` samples, otherwise by Lanczos.
     """
     n = W.shape[0]
     n_components = min(n_components, n - 1)
@@ -254,7 +257,7 @@ def spectral_embedding(
 def _eigenvectors_of_one(
     W: sp.csr_array, root: Float64, n_vectors: int
 ) -> tuple[sp.csr_array, Float64]:
-    """Return all q eigenvectors of 1, sparse, and up to ``n_vectors`` orthogonal to D^1/2 1."""
+    """Return all q sparse eigenvectors of 1, and up to ``n_vectors`` orthogonal to D^1/2 1."""
     q, labels = connected_components(W, directed=False)  # numbered by their first row
     largest_first = np.argsort(-np.bincount(labels), kind="stable")
     labels = np.argsort(largest_first)[labels]
@@ -269,8 +272,8 @@ def _next_eigenvectors(
 ) -> tuple[Float64, Float64]:
     """Return the largest eigenvalues of N, ascending, with eigenvectors orthogonal to V.
 
-    V holds the eigenvectors of eigenvalue 1. They are deflated: ``N - 2VVᵀ`` has -1, the other
-    end of the spectrum, in place of these eigenvalues.
+    V holds the eigenvectors of eigenvalue 1. To exclude them, the decomposition is that of ``N
+    - 2VVᵀ``, in which their eigenvalue is -1, the other end of the spectrum.
     """
     n = N.shape[0]
     if n <= dense_limit or n_vectors > n // 4:

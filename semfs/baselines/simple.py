@@ -1,4 +1,4 @@
-"""Random, Variance and Markers: quick, and without parameters."""
+"""Random, Variance and Markers: fast baselines without parameters of their own."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SMALLEST_ERROR = 1e-12
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RandomSelector(Baseline):
-    """Rank the features in random order, constant columns last: what any method has to beat.
+    """Rank the features in random order, constant columns last. Any method should beat it.
 
     Parameters
     ----------
     n_features_to_select : int, default=50
     random_state : int, RandomState or None, default=None
-        Pass an int for the same order every time.
+        Pass an int to get the same order every time.
 
     Examples
     --------
@@ -60,24 +60,24 @@ class VarianceSelector(Baseline):
 
 
 class Markers(Baseline):
-    """Markers of each class by a one-vs-rest t-test, as scanpy's ``rank_genes_groups``.
+    """Rank markers of each class by one-vs-rest t-tests, as scanpy's ``rank_genes_groups``.
 
-    For class c and each feature Welch's statistic of its samples against all others::
+    For class c and each feature, Welch's statistic compares the samples of c with all others::
 
         t = (mean_c - mean_rest) / sqrt(var_c / n_c + var_rest / n_rest)
 
-    The features of a class are ranked by t, largest first (those that are *higher* in the
-    class). Then the classes take turns: the best feature of each, the second best of each,
-    and so on, leaving out features that were selected before. For counts pass normalized
-    logarithms.
+    For each class, features are ranked by t, largest first, so that features which are *higher*
+    in the class come first. Then classes take turns: the best feature of each class is
+    selected, then the second best of each, and so on. Features that were selected before are
+    skipped. If X holds counts, pass normalized logarithms instead.
 
     Attributes
     ----------
     scores_ : ndarray of shape (d,)
-        Share of the features that do not come before this one in the turns.
+        Share of the features that are not selected before this one.
     statistics_ : ndarray of shape (C, d)
-        t of each class and feature; finite also where both sides are constant. The variance
-        of a class with one sample is taken as 0.
+        The statistic t of each class and feature. It is finite even if a feature is constant on
+        both sides. The variance of a class with one sample is taken as 0.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class Markers(Baseline):
     _unit_free = True
 
     def _scores(self, data: Training) -> Floats:
-        """Return the share of the features that are not ahead in the turns of the classes."""
+        """Return the share of the features that are not selected before each feature."""
         if len(data.table) < 2:
             raise ValueError("y has only one class, but Markers needs at least two.")
         self.statistics_ = welch_statistics(data.X, data.codes)
@@ -112,7 +112,7 @@ def mean_and_variance(X: Matrix) -> tuple[Float64, Float64]:
 
 
 def welch_statistics(X: Matrix, codes: Indices) -> Float64:
-    """Return Welch's t (C, d) of the rows of each class in ``codes`` (n,) against the rest."""
+    """Return Welch's t (C, d) of the rows of each class in ``codes`` (n,) and all others."""
     n = np.bincount(codes)[:, None].astype(np.float64)  # (C, 1)
     moments = [mean_and_variance(X[codes == c]) for c in range(len(n))]
     means = np.array([mean for mean, _ in moments])  # (C, d)

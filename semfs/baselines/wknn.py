@@ -1,4 +1,4 @@
-"""WkNN: feature weights of a leave-one-out kernel vote."""
+"""WkNN: feature weights learned by leave-one-out kernel votes."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ SMALLEST_STEP_NORM = 0.01
 class WkNN(Baseline):
     """Weighted nearest neighbors (Bugata and Drotár, Knowledge-Based Systems 2019).
 
-    All other samples vote by a kernel, and the feature weights in its distance are learned::
+    All other samples vote on each sample with kernel weights. The feature weights in the
+    distance of the kernel are learned::
 
         D_ij = Σ_f w_f (x_if - x_jf)²,    K = exp(-D) or exp(-√D)
         ŷ_i = Σ_{j≠i} K_ij t_j / Σ_{j≠i} K_ij
         min_{w ≥ 0}  (1/n) Σ_i ℓ(t_i, ŷ_i) + λ0 Σ_f 2(σ(100 w_f) - ½) + λ1 Σ_f w_f + λ2 Σ_f w_f²
 
-    on standardized columns, by projected gradient steps of normalized length from
-    ``w = 1/d``. ``score = w``.
+    Columns are standardized. Projected gradient steps of normalized length start from ``w =
+    1/d``. The scores are w.
 
     Parameters
     ----------
@@ -49,20 +50,22 @@ class WkNN(Baseline):
     loss : {"mse", "mae", "huber", "ce"}, default="mse"
         "ce" needs targets between 0 and 1.
     lambda0, lambda1, lambda2 : float, default=1e-3
-        With thousands of features and many classes set ``lambda0`` to 0.
+        Weights of the three penalties. With thousands of features and many classes, set
+        ``lambda0`` to 0.
     learning_rate : float, default=0.1
     max_iter : int, default=1000
     batch_size : int or None, default=None
-        Samples per step, 8 of each of several random classes, at a learning rate that falls
-        to a tenth. None takes all samples up to 4,000, and 512 above.
+        Number of samples per step: 8 of each of several random classes. The learning rate then
+        decreases to a tenth. None uses all samples if there are up to 4,000, otherwise 512.
     huber_delta : float, default=1.0
 
     Attributes
     ----------
     weights_, scores_ : ndarray of shape (d,)
-        As scores, tiny negative numbers rank features of weight 0 by the slope of the loss.
+        The weights w. In ``scores_``, features of weight 0 have tiny negative numbers, which
+        rank them by the slope of the loss.
     objective_ : ndarray of shape (n_rounds,)
-        Objective before each step, on its batch.
+        Objective before each step, on the samples of the step.
 
     Examples
     --------
@@ -99,7 +102,7 @@ class WkNN(Baseline):
     }
 
     def _scores(self, data: Training) -> Float64:
-        """Return the weights, and tiny negative scores where they are 0."""
+        """Return the weights, with tiny negative scores for features of weight 0."""
         table = data.table
         if self.loss == "ce" and (table.min() < 0 or table.max() > 1):
             raise ValueError(
@@ -118,7 +121,7 @@ class WkNN(Baseline):
         return break_ties(self.weights_, -slope)
 
     def _descend(self, X: Floats, data: Training) -> Float64:
-        """Minimize J(w) over w ≥ 0 from w = 1/d; return the last slope (d,) of the loss."""
+        """Minimize J(w) over w ≥ 0 from w = 1/d, and return the last slope (d,) of the loss."""
         T = data.T.astype(X.dtype)
         w = np.full(X.shape[1], 1.0 / X.shape[1])
         slope = np.zeros_like(w)
@@ -176,7 +179,7 @@ class WkNN(Baseline):
 def vote_gradient(
     X: Floats, T: Floats, w: Float64, *, kernel: str, loss: str, delta: float
 ) -> tuple[float, Float64]:
-    """Return the mean loss of the vote of all other rows, and its gradient in w."""
+    """Return the mean loss if all other rows vote on each row, and its gradient in w."""
     used = w > 0
     weighted = X[:, used] * np.sqrt(w[used]).astype(X.dtype)
     D = euclidean_distances(weighted, squared=True)
@@ -226,7 +229,7 @@ def loss_and_slope(T: Floats, Y_hat: Floats, loss: str, delta: float) -> tuple[f
 def _class_balanced_batches(
     codes: Indices, batch_size: int, rng: np.random.RandomState
 ) -> Iterator[Indices]:
-    """Yield indices of about `PER_CLASS` rows, to vote for each other, of some classes."""
+    """Yield rows that vote on each other: about `PER_CLASS` rows of each of some classes."""
     members = [np.flatnonzero(codes == c) for c in range(codes.max() + 1)]
     n_classes = min(len(members), max(2, batch_size // PER_CLASS))
     per_class = max(2, batch_size // n_classes)

@@ -1,6 +1,6 @@
-"""Data sets for zero-shot feature selection: samples, labels, class descriptions, a split.
+"""Data sets for zero-shot feature selection: samples, labels, descriptions, and a class split.
 
-`ZeroShotDataset` holds one, whatever its source; each ``load_*`` function returns one.
+Each ``load_*`` function returns a `ZeroShotDataset`.
 """
 
 from semfs.datasets.base import ZeroShotDataset

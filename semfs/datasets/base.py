@@ -32,22 +32,23 @@ class ZeroShotDataset:
     name : str
         Short name, used in tables and figures.
     X : array or sparse matrix of shape (n, d)
-        One row per sample. Sparse input is kept sparse, as CSR.
+        One row per sample. Sparse input stays sparse, in CSR format.
     y : array-like of shape (n,)
-        Class label of each sample; of any one hashable type.
+        Class label of each sample. All labels have one hashable type.
     attributes : pandas.DataFrame of shape (C', m)
-        One row per class, indexed by class label. Rows for classes without samples are
-        kept and do no harm; a class in ``y`` without a row is an error.
+        One row per class, indexed by class label. Rows for classes without samples are allowed.
+        Every class in ``y`` needs a row.
     unseen : array-like of class labels, default=()
-        Classes whose labels must not be used for selection. The others are seen.
+        Classes whose labels must not be used for selection. All other classes are seen.
     feature_names : array-like of shape (d,), default=None
-        Distinct names; ``x0 … x(d-1)`` if not given.
+        Distinct names. By default ``x0 … x(d-1)``.
     info : mapping, default=None
-        What else is known from the source, such as groups of samples; not used for selection.
+        Further data from the source, such as groups of samples. Not used for selection.
     scale : bool, default=False
-        `split` divides features by their standard deviation in the samples of seen classes.
+        If true, `split` divides features by their standard deviation in samples of seen
+        classes.
     impute : bool, default=False
-        `split` fills missing values with the median of their feature in the samples of seen
+        If true, `split` replaces missing values by the median of the feature in samples of seen
         classes.
 
     Examples
@@ -81,7 +82,7 @@ class ZeroShotDataset:
     _codes: Indices = field(init=False)  # (n,), of each sample's class among them
 
     def __post_init__(self) -> None:
-        """Check all parts, and turn them into arrays."""
+        """Check all fields and convert them to arrays."""
         if sparse.issparse(self.X):
             X = self.X.tocsr()  # of which some rows are taken cheaply
         else:
@@ -137,10 +138,10 @@ class ZeroShotDataset:
     def random_splits(
         self, n_splits: int, n_unseen: int, random_state: RandomState = None
     ) -> Iterator[Self]:
-        """Iterate over ``n_splits`` data sets with ``n_unseen`` random classes unseen in each.
+        """Iterate over ``n_splits`` data sets, each with ``n_unseen`` random unseen classes.
 
-        Two may be equal when there are few classes; ``random_state`` is an int for the same
-        splits every time.
+        If there are few classes, some splits may be equal. Pass an int as ``random_state`` to
+        get the same splits every time.
         """
         rng = check_random_state(random_state)
         for _ in range(n_splits):
@@ -151,13 +152,14 @@ class ZeroShotDataset:
     def every_split(self, n_seen: int = 2) -> Iterator[Self]:
         """Iterate over all choices of ``n_seen`` seen classes; the others are unseen.
 
-        Ten classes with two seen give the 45 splits of the paper's CIFAR10 experiment.
+        With two seen classes out of ten, these are the 45 splits of the paper's CIFAR10
+        experiment.
         """
         for seen in itertools.combinations(range(len(self.classes)), n_seen):
             yield self.with_unseen(np.delete(self.classes, seen))
 
     def __repr__(self) -> str:
-        """Return the sizes, and the first classes with their numbers of samples."""
+        """Return a text with the sizes, and the first classes with their numbers of samples."""
         n_samples, n_features = self.X.shape
         n_attributes = self.attributes.shape[1]
         sizes = np.bincount(self._codes).tolist()
@@ -175,7 +177,7 @@ class ZeroShotDataset:
         return "\n".join(lines).rstrip()
 
     def _is_unseen(self) -> Mask:
-        """Return which classes (C,) are unseen."""
+        """Return a mask (C,) of the unseen classes."""
         unseen = set(self.unseen.tolist())
         return np.array([label in unseen for label in self.classes.tolist()])
 
@@ -203,7 +205,7 @@ def _as_unseen(unseen: Iterable[Label], classes: npt.NDArray) -> npt.NDArray:
 
 
 def _as_feature_names(names: npt.ArrayLike | None, n_features: int) -> npt.NDArray[np.object_]:
-    """Return the name of each feature (d,); x0, x1, … if none are given."""
+    """Return the name of each feature (d,), which is x0, x1, … by default."""
     if names is None:
         names = [f"x{j}" for j in range(n_features)]
     found = np.asarray(names, dtype=object).reshape(-1)

@@ -1,4 +1,4 @@
-"""The known data sets: two are bundled, the others are looked for in folders."""
+"""The known data sets: two are bundled, and the others are searched for in folders."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ N_LINING_GENES = 800
 
 
 def data_folders() -> list[Path]:
-    """Return where data sets are looked for: ``$SEMFS_DATA``, ``data``, the current folder."""
+    """Return the folders to search: ``$SEMFS_DATA``, ``data``, and the current folder."""
     variable = os.environ.get("SEMFS_DATA", "")
     given = [Path(part) for part in variable.split(os.pathsep) if part]
     return [*given, Path("data"), Path()]
@@ -64,21 +64,22 @@ def find_files(entry: Entry, folders: list[Path] | None = None) -> Path | None:
 
 
 def load_sample(name: str = "lung") -> ZeroShotDataset:
-    """Return human lung cells that come with semfs, or the smaller part that lines the lung.
+    """Load the human lung cells that are part of semfs, or only the cells that line the lung.
 
-    Both hold log-normalized expression (natural log of 1 + counts scaled to 10,000 per cell),
-    float32 and dense. Sources, licenses, attributes, splits and weaknesses are in
-    ``docs/sample-data.md``.
+    Both hold log-normalized expression (natural log of 1 + counts per 10,000 counts of the
+    cell) as dense float32. Sources, licenses, attributes, splits and weaknesses are described
+    in ``docs/sample-data.md``.
 
     Parameters
     ----------
     name : {"lung", "lining"}, default="lung"
-        "lung" has 964 cells of 19 types of Tabula Sapiens (2022), seven of them unseen, 2,000
-        genes, and 56 ancestors of the types in the Cell Ontology. ``info`` has the id of each
-        type there and its compartment (``cl_ids``, ``compartments``), and the samples that
-        were not measured with 10x (``smart_seq2``). "lining" has the 449 epithelial and
-        endothelial cells among them: ten types, four of them unseen, 800 genes, and a table
-        of 16 attributes, each 0, 0.5 ("partly") or 1, written from textbooks.
+        "lung" has 964 cells of 19 types (seven of them unseen) from Tabula Sapiens (2022),
+        2,000 genes, and 56 attributes, which are the ancestors of the types in the Cell
+        Ontology. ``info`` has the ontology id and the compartment of each type (``cl_ids``,
+        ``compartments``), and the samples that were not measured with 10x (``smart_seq2``).
+        "lining" has the 449 epithelial and endothelial cells of "lung", which have ten types
+        (four of them unseen), 800 genes, and 16 attributes from textbooks, each 0, 0.5
+        ("partly") or 1.
 
     Returns
     -------
@@ -133,7 +134,7 @@ def _load_lung() -> ZeroShotDataset:
 def _load_lining() -> ZeroShotDataset:
     """Return the epithelial and endothelial cells of the lung, with fewer genes.
 
-    The genes are those that vary most among these cells; labels have no part in it.
+    The genes are those that vary most among these cells, whatever their labels.
     """
     lung = _load_lung()
     table = _read_bundled_table("lining_attributes.csv")

@@ -1,4 +1,4 @@
-"""CIFAR-10 in its binary version, with word vectors of the class names."""
+"""CIFAR-10 (binary version), with word vectors of the class names."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ def load_cifar10(
     *,
     attributes: Descriptions | None = None,
 ) -> ZeroShotDataset:
-    """Return CIFAR-10 with word-vector attributes and no class unseen.
+    """Load CIFAR-10 with word vectors as attributes. All classes are seen.
 
-    ``data.every_split(n_seen=2)`` iterates over the paper's 45 splits. ``info`` has the rows of
-    ``"train"`` and ``"test"``.
+    ``data.every_split(n_seen=2)`` iterates over the paper's 45 splits. ``info`` has the row
+    numbers of the ``"train"`` and ``"test"`` images.
 
     Parameters
     ----------
     root : path-like
-        Folder with the binary batches (``data_batch_1.bin`` … ``test_batch.bin``), or the
-        one that holds their folder ``cifar-10-batches-bin``.
+        Folder with the binary batches (``data_batch_1.bin`` … ``test_batch.bin``), or with the
+        folder ``cifar-10-batches-bin`` that contains them.
     features : path-like, array of shape (n, d) or "pixels", optional
-        Features, one row per image: the five training batches, then the test batch.
-        "pixels" takes the raw pixels, scaled to [0, 1]. Without features X has no columns.
+        Features with one row per image: the five training batches, then the test batch.
+        "pixels" uses the raw pixels, scaled to [0, 1]. Without features, X has no columns.
     attributes : path-like or table, optional
-        Class descriptions: a table, or a file of one. By default ``cifar10_wordTable.mat``
-        (50 × 10 ``wordTable`` and ``label_names``), in or beside the folder.
+        Class descriptions, as a table or a table file. By default ``cifar10_wordTable.mat`` (50
+        × 10 ``wordTable`` and ``label_names``) in the folder or beside it.
     """
     folder = _find_folder(Path(root))
     batches = [_read_batch(folder / name) for name in _BATCHES]
@@ -82,7 +82,7 @@ def _find_folder(root: Path) -> Path:
 
 
 def _read_batch(path: Path) -> npt.NDArray[np.uint8]:
-    """Return the records (n, 3073) of 1 label byte and 3,072 pixel bytes."""
+    """Return the records (n, 3073), each of 1 label byte and 3,072 pixel bytes."""
     size = open_existing(path).stat().st_size
     if size == 0 or size % _RECORD:
         raise FileError(
@@ -98,7 +98,7 @@ def _read_batch(path: Path) -> npt.NDArray[np.uint8]:
 
 
 def _descriptions(folder: Path, attributes: Descriptions | None) -> pd.DataFrame:
-    """Return the class descriptions given, or the word vectors in or beside the folder."""
+    """Return the given class descriptions, or the word vectors in or beside the folder."""
     if attributes is None:
         attributes = _find_word_vectors(folder)
     if isinstance(attributes, (str, Path)) and Path(attributes).suffix == ".mat":

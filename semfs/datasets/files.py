@@ -1,4 +1,4 @@
-"""Data sets in files of your own: tables, AnnData, NPZ."""
+"""Data sets in your own files: tables, AnnData, NPZ."""
 
 from __future__ import annotations
 
@@ -41,31 +41,31 @@ def load_table(
     normalize: str | None = None,
     impute: bool = False,
 ) -> ZeroShotDataset:
-    """Return the data set in a table, an AnnData or an NPZ file.
+    """Load a data set from a table, an AnnData file or an NPZ file.
 
     Parameters
     ----------
     path : path-like
         ``.csv``, ``.tsv``, ``.txt`` (also ``.gz``), ``.xlsx``, ``.parquet``, ``.feather``,
-        ``.npz`` (see `load_npz`) or ``.h5ad``, of which a sparse matrix stays sparse.
+        ``.npz`` (see `load_npz`) or ``.h5ad``. Sparse matrices stay sparse.
     label : str, optional
-        Name of the column (of ``obs``) with the class labels (NPZ: by default the array y).
-        Samples without a label are left out, with a warning.
+        Name of the column with the class labels; for AnnData, a column of ``obs``. For NPZ, the
+        default is the array y. Samples without a label are left out, with a warning.
     attributes : path-like, DataFrame or mapping, optional
-        Class descriptions; text is what `semfs.attributes.attributes_of` takes: a file,
-        "names", "cl", or "labels" for classes that are described by their labels alone. By
-        default those of the NPZ file.
+        Class descriptions, in any form that `semfs.attributes.attributes_of` accepts: for
+        example a file, "names", "cl", or "labels" for classes described by their labels alone.
+        By default those in the NPZ file.
     layer : str, optional
-        Layer of an AnnData file to take instead of ``X``; ``"raw"`` takes ``raw.X``.
+        Layer of an AnnData file to use instead of ``X``. ``"raw"`` uses ``raw.X``.
     unseen : array-like of class labels, default=()
         Unseen classes. By default those that the NPZ file names, if any.
     drop : sequence of str, default=()
-        Columns that are not features. Columns that hold no numbers are left out in any
-        case, with a warning, and so is an index that pandas stored.
+        Columns that are not features. Columns without numbers are always left out, with a
+        warning. An index that pandas stored is left out, too.
     normalize : {"log1p"}, optional
-        Use log(1 + counts per 10⁴ counts of the row) instead of the counts that are stored.
+        "log1p" replaces stored counts by log(1 + counts per 10⁴ counts of the row).
     impute : bool, default=False
-        Accept missing values; `ZeroShotDataset.split` fills them with medians.
+        Whether to accept missing values. `ZeroShotDataset.split` replaces them by medians.
     """
     # Folders of known formats are read too; `open_blocks` refuses others.
     path = Path(path) if Path(path).is_dir() else open_existing(path)
@@ -118,17 +118,17 @@ def load_table(
 
 
 def load_npz(path: PathLike) -> ZeroShotDataset:
-    """Return the data set stored in one ``.npz`` file, with the arrays
+    """Load a data set from one ``.npz`` file with the following arrays:
 
     - ``X`` (n, d), or ``X_data``, ``X_indices``, ``X_indptr``, ``X_shape`` (CSR);
     - ``y`` (n,), 0-based class ids, or class names;
     - ``A`` (C, m), the attributes of each class;
-    - ``classes`` (C,), optional: class names. Without it labels are the ids;
+    - ``classes`` (C,), optional: class names. Without them, labels are the ids;
     - ``unseen``, optional: ids or names of the unseen classes;
     - ``attribute_names`` or ``attributes`` (m,) and ``feature_names`` (d,), optional.
 
-    Other arrays are ignored. Nothing is unpickled. Samples of id -1 are unlabeled and left
-    out.
+    Other arrays are ignored, and nothing is unpickled. Samples with id -1 are unlabeled and are
+    left out.
 
     Examples
     --------
@@ -148,9 +148,9 @@ def class_descriptions(
 ) -> tuple[pd.DataFrame | None, list[Label]]:
     """Return descriptions of the classes in a data file, and the unseen classes it names.
 
-    ``attributes`` is what `AttributeTable.from_any` takes; by default the descriptions in the
-    NPZ file are used. None is returned, as `SemFS` takes it, where the labels alone describe
-    the classes: for "labels", or if there are no descriptions.
+    ``attributes`` has any form that `AttributeTable.from_any` accepts. By default the
+    descriptions in the NPZ file are used. If only the labels describe the classes (for
+    "labels", or without descriptions), None is returned, because that is how `SemFS` is told.
     """
     stored: pd.DataFrame | None = None
     unseen: list[Label] = []
@@ -182,7 +182,7 @@ def npz_classes(path: Path) -> tuple[pd.DataFrame | None, list[Label]]:
 def _npz_table(
     path: Path, arrays: dict[str, npt.NDArray], classes: list[Label]
 ) -> pd.DataFrame:
-    """Return array A (C, m) as a frame indexed by class, with the names of attributes."""
+    """Return array A (C, m) as a frame indexed by class, with attribute names."""
     A = arrays["A"]
     check_matrix(f"{path}: A", A.shape, A.dtype)
     if len(classes) != len(A):

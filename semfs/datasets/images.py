@@ -1,4 +1,4 @@
-"""The paper's data sets of images as their authors published them: SUN and aPY."""
+"""The paper's image data sets in the files that their authors published: SUN and aPY."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _APY_WORDS = 6
 
 
 def load_sun(root: PathLike, features: PathLike | Matrix | None = None) -> ZeroShotDataset:
-    """Return the SUN scenes: 717 classes × 102 attributes, 707 seen and 10 unseen.
+    """Load the SUN scenes: 717 classes (707 seen, 10 unseen) with 102 attributes.
 
-    Rows are in the order of ``images.mat``; attributes are mean votes. Class names are the
-    folder names with ``_`` for ``/``, sorted: the table is xlsa17's ``original_att``.
+    Rows are in the order of ``images.mat``, and attributes are mean votes. Class names are the
+    folder names with ``_`` instead of ``/``, sorted, so the table equals ``original_att`` of
+    xlsa17.
 
     Parameters
     ----------
@@ -31,7 +32,7 @@ def load_sun(root: PathLike, features: PathLike | Matrix | None = None) -> ZeroS
         Folder with ``images.mat``, ``attributes.mat`` and
         ``attributeLabels_continuous.mat`` of the SUNAttributeDB release.
     features : path-like or array of shape (14340, d), optional
-        One row per image (see `read_features`). Without them X has no columns.
+        One row per image (see `read_features`). Without features, X has no columns.
     """
     folder = Path(root)
     images = read_mat(folder / "images.mat", "images", list)
@@ -52,9 +53,9 @@ def load_sun(root: PathLike, features: PathLike | Matrix | None = None) -> ZeroS
 
 
 def load_apy(root: PathLike, features: PathLike | Matrix | None = None) -> ZeroShotDataset:
-    """Return aPascal (20 seen classes) and aYahoo (12 unseen classes), 64 attributes.
+    """Load aPascal (20 seen classes) and aYahoo (12 unseen classes), with 64 attributes.
 
-    Class attributes are means over the class's objects. ``info`` has the rows of
+    The attributes of a class are means over its objects. ``info`` has the row numbers of
     ``"apascal_train"``, ``"apascal_test"`` and ``"ayahoo_test"``.
 
     Parameters
@@ -64,7 +65,7 @@ def load_apy(root: PathLike, features: PathLike | Matrix | None = None) -> ZeroS
         object per line: file, class, bounding box, 64 bits), ``attribute_names.txt`` and
         ``class_names.txt``.
     features : path-like or array of shape (15339, d), optional
-        One row per object (see `read_features`). Without them X has no columns.
+        One row per object (see `read_features`). Without features, X has no columns.
     """
     folder = Path(root)
     names = _read_lines(folder / "attribute_names.txt")
@@ -87,7 +88,7 @@ def load_apy(root: PathLike, features: PathLike | Matrix | None = None) -> ZeroS
 
 
 def _read_lines(path: Path) -> list[str]:
-    """Return the lines of a text file that are not empty."""
+    """Return the nonempty lines of a text file."""
     text = open_existing(path).read_text("utf-8", errors="replace")
     return [line.strip() for line in text.splitlines() if line.strip()]
 

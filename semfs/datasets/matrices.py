@@ -1,4 +1,4 @@
-"""Matrices of features from files, and checks that they belong to their labels."""
+"""Feature matrices from files, and checks that they fit their labels."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ _USUAL_NAMES = ("X", "features")
 
 
 def read_features(source: PathLike | Matrix, n_rows: int | None = None) -> Matrix:
-    """Return a matrix of features (n, d) from a file, with as many rows as expected.
+    """Read a feature matrix (n, d) from a file, and check the number of rows.
 
     Parameters
     ----------
     source : path-like or array of shape (n, d)
-        ``.npy`` (memory-mapped), ``.mat`` (version 5 or 7.3) or what `SemFS.fit` reads:
-        ``.npz``, ``.h5``, tables, … The matrix must be called X (in ``.mat`` files also
-        features), or be the only one. That of a ``.mat`` file may have one column per sample.
+        ``.npy`` (memory-mapped), ``.mat`` (version 5 or 7.3), or a file that `SemFS.fit` reads
+        (``.npz``, ``.h5``, tables, …). The matrix must be named X (in ``.mat`` files also
+        "features") or be the only one in the file. In ``.mat`` files, it may have one column
+        per sample instead of one row.
     n_rows : int, optional
         The expected number of samples.
     """
@@ -61,14 +62,14 @@ def read_features(source: PathLike | Matrix, n_rows: int | None = None) -> Matri
 
 
 def features_or_none(source: PathLike | Matrix | None, n_rows: int) -> Matrix:
-    """Return the features of all samples; without a source a matrix of no columns."""
+    """Return the features of all samples, or a matrix without columns if there is no source."""
     if source is None:
         return np.empty((n_rows, 0))
     return read_features(source, n_rows)
 
 
 def check_columns(path: Path, what: str, matrix: npt.NDArray, n: int, of: str) -> None:
-    """Refuse a matrix (m, n') unless it has one column for each of n things."""
+    """Raise unless a matrix (m, n') has one column for each of n items."""
     if matrix.shape[1] == n:
         return
     hint = " It seems transposed." if matrix.shape[0] == n else ""
@@ -79,7 +80,7 @@ def check_columns(path: Path, what: str, matrix: npt.NDArray, n: int, of: str) -
 
 
 def _read_matrix(path: Path) -> Matrix:
-    """Return the matrix in a file, as it is stored."""
+    """Return the matrix in a file as it is stored."""
     suffix = path.suffix.lower()
     if suffix == ".npy":
         return read_npy(path)
@@ -89,7 +90,7 @@ def _read_matrix(path: Path) -> Matrix:
 
 
 def _read_mat_matrix(path: Path) -> Matrix:
-    """Return the matrix of features of a MATLAB file."""
+    """Return the feature matrix in a MATLAB file."""
     with path.open("rb") as file:
         start = file.read(_START)
     if _HDF5_SIGNATURE in start:  # version 7.3

@@ -1,7 +1,7 @@
 """Data sets in the layout of the zero-shot benchmark xlsa17 (Xian et al. 2017).
 
-Its matrices have one *column* per image or class, and indices start at 1. Everything leaves
-this module with one row per image or class, indices from 0 and names for classes.
+In its files, matrices have one *column* per image or class, and indices start at 1. This module
+returns one row per image or class, indices from 0, and class names.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ Rows = dict[str, npt.NDArray[np.int64]]
 def load_xlsa17(
     root: PathLike, name: str, split: str = "proposed", *, table: str = "att"
 ) -> ZeroShotDataset:
-    """Return a data set of the zero-shot benchmark layout.
+    """Load a data set in the layout of the zero-shot benchmark.
 
-    All N images in the order of the file, in the file's own precision. Labels are class names;
-    attribute rows keep the order of ``allclasses_names``. ``info`` has the 0-based rows of
-    ``trainval``, ``test_seen`` and ``test_unseen``: to leave out the test images of seen
-    classes use ``data.X[data.info["trainval"]]``.
+    All N images are loaded in the order and precision of the file. Labels are class names, and
+    attribute rows are in the order of ``allclasses_names``. ``info`` has the 0-based row
+    numbers of ``trainval``, ``test_seen`` and ``test_unseen``. To leave out the test images of
+    seen classes, use ``data.X[data.info["trainval"]]``.
 
     Parameters
     ----------
     root : path-like
-        Folder that holds the data sets' folders (``xlsa17/data`` as unpacked).
+        Folder that contains the folders of the data sets (``xlsa17/data`` after unpacking).
     name : str
-        "AWA1", "AWA2", "CUB", "SUN", "APY", "FLO" or another folder of the same layout.
+        "AWA1", "AWA2", "CUB", "SUN", "APY", "FLO" or another folder with the same layout.
     split : {"proposed", "standard"}, default="proposed"
-        "proposed": the classes of ``test_unseen_loc`` are unseen. "standard": those of the
-        older literature, known for AWA1, AWA2 and APY.
+        Which classes are unseen. "proposed" takes those of ``test_unseen_loc``. "standard"
+        takes those of the older literature; it is available for AWA1, AWA2 and APY.
     table : {"att", "original_att"}, default="att"
-        "att" has unit length per class; "original_att" is as published, with -1 for
-        values the annotators left open (AWA).
+        In "att", each class has unit length. "original_att" is the published table, in which -1
+        marks values that the annotators did not give (AWA).
     """
     check_option("split", split, ("proposed", "standard"))
     splits_path, attributes, rows = read_splits(root, name, table)
@@ -97,7 +97,7 @@ def _read_images(path: Path, n_classes: int) -> tuple[npt.NDArray, npt.NDArray[n
 def read_splits(
     root: PathLike, name: str, table: str = "att"
 ) -> tuple[Path, pd.DataFrame, Rows]:
-    """Return the path of ``att_splits.mat``, its attributes (C, m) and its groups of rows."""
+    """Return the path of ``att_splits.mat``, its attributes (C, m) and its row groups."""
     path = _find_folder(root, name) / "att_splits.mat"
     att = read_mat(path, table)  # (m, C)
     stored = names_in_mat(path)
@@ -118,7 +118,7 @@ def read_splits(
 
 
 def _find_folder(root: PathLike, name: str) -> Path:
-    """Return the folder of a data set, in the root or where the archive unpacks it."""
+    """Return the folder of a data set, in the root or inside the unpacked archive."""
     places = [Path(root) / name, Path(root) / "data" / name, Path(root) / "xlsa17/data" / name]
     for place in places:
         if place.is_dir():
@@ -130,7 +130,7 @@ def _find_folder(root: PathLike, name: str) -> Path:
 
 
 def _attribute_names(folder: str, n_attributes: int) -> list[str]:
-    """Return the published names of the attributes; a0, a1, … if they do not fit."""
+    """Return the published names of the attributes, or a0, a1, … if their number differs."""
     text = (resources.files("semfs") / "data" / "attribute_names.json").read_text("utf-8")
     published = json.loads(text)
     names = published.get(folder.rstrip("12"), [])  # AWA1 and AWA2 have the same

@@ -1,8 +1,8 @@
 """How well features separate classes: the paper's clustering protocol, and k-NN.
 
-The K-means runs are scikit-learn's, with the limits of litekmeans (the program behind the
-paper's numbers). They run in one thread: several threads add up the cluster centers in
-another order, so that results on two machines could differ.
+K-means is scikit-learn's, with the iteration limits of litekmeans, the program used for the
+paper. It runs in one thread, because several threads would sum up cluster centers in varying
+order, so that results could differ between machines.
 """
 
 from __future__ import annotations
@@ -59,23 +59,24 @@ def cluster_scores(
     random_state: RandomState = 0,
     starts: ArrayLike | None = None,
 ) -> tuple[Float64, Float64]:
-    """Cluster samples into as many clusters as there are classes; return accuracies and NMIs.
+    """Cluster samples into one cluster per class, and return accuracies and NMIs.
 
-    Both have shape (n_repeats,): every repeat is a single run of Lloyd's K-means from its own
-    starting rows; report the mean over repeats, not the best. Starting rows depend on the
-    numbers of samples and classes and on ``random_state`` only, so that all selectors are
-    compared from the same ones.
+    Both have shape (n_repeats,). Each repeat is one run of Lloyd's K-means from its own
+    starting rows. Report the mean over repeats, not the best. The starting rows depend only on
+    ``random_state`` and the numbers of samples and classes, so that all selectors are compared
+    from the same starting rows.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
         Samples of the unseen classes, restricted to the selected features.
     y : array-like of shape (n,)
-        Their classes, used for scoring only.
+        Classes of the samples, used only for scoring.
     n_repeats, random_state
-        Number of runs, and seed of their `starting_rows`.
+        Number of K-means runs, and seed of their `starting_rows`.
     starts : array-like of shape (n_repeats, K), optional
-        Row indices to start from instead, K different ones for each repeat.
+        Indices of the rows to start from: for each repeat K different rows, where K is the
+        number of classes. By default they are drawn by `starting_rows`.
 
     Examples
     --------
@@ -98,7 +99,7 @@ def clusterings(
 ) -> tuple[Indices, list[npt.NDArray]]:
     """Return the classes (n,) as codes from 0, and the clusters (n,) of each K-means run.
 
-    Parameters are those of `cluster_scores`.
+    The parameters are those of `cluster_scores`.
     """
     with np.errstate(invalid="ignore"):  # of sums of huge numbers, which are legal
         samples = check_array(
@@ -128,7 +129,7 @@ def clusterings(
 
 
 def _check_starts(starts: npt.NDArray, n_clusters: int, n_samples: int) -> Indices:
-    """Return the starting rows (n_repeats, n_clusters), or refuse them."""
+    """Check the starting rows and return them with shape (n_repeats, n_clusters)."""
     valid = (
         starts.size > 0
         and starts.shape[1:] == (n_clusters,)
@@ -148,7 +149,7 @@ def _check_starts(starts: npt.NDArray, n_clusters: int, n_samples: int) -> Indic
 
 
 def run_kmeans(X: Float64, starts: Indices, n_clusters: int) -> list[npt.NDArray]:
-    """Return the clusters (n,) that one run from each row of ``starts`` finds."""
+    """Return the clusters (n,) of one K-means run for each row of ``starts``."""
     found = []
     one_thread = libraries().limit(limits=1)
     # X was checked by the caller.
@@ -175,8 +176,8 @@ def starting_rows(
 ) -> Indices:
     """Draw ``n_clusters`` different rows for each repeat, shape (n_repeats, n_clusters).
 
-    Repeat r is drawn with the seed (random_state, r): more repeats leave the first ones as
-    they are. NumPy's ``RandomState`` does not change between versions.
+    The seed of repeat r is (random_state, r), so the first repeats do not change if there are
+    more. NumPy's ``RandomState`` gives the same numbers in all versions.
 
     >>> starting_rows(100, 3, n_repeats=2, random_state=0).shape
     (2, 3)
@@ -204,13 +205,14 @@ def cluster_scorer(
 ) -> Scorer:
     """Return a scorer for ``scoring=``: the mean of `cluster_scores` on the test samples.
 
-    It clusters ``estimator.transform(X)``: of a selector, or a pipeline that ends in one. Use
-    it with `ClassKFold` or `ClassShuffleSplit`, whose test samples are of unseen classes.
+    The estimator is a selector, or a pipeline that ends with one. The scorer clusters
+    ``estimator.transform(X)``. Use it with `ClassKFold` or `ClassShuffleSplit`, because their
+    test samples belong to classes that are not in the training part.
 
     Parameters
     ----------
     metric : {"accuracy", "nmi"}
-        "acc" means "accuracy".
+        "acc" is short for "accuracy".
     n_repeats, random_state
         As in `cluster_scores`.
 
@@ -247,7 +249,7 @@ def _mean_score(
     n_repeats: int,
     random_state: RandomState,
 ) -> float:
-    """Return the mean accuracy or NMI of K-means on what the estimator selects of X."""
+    """Return the mean accuracy or NMI of K-means on the features that the estimator selects."""
     selected = estimator.transform(X)
     accuracies, nmis = cluster_scores(selected, y, n_repeats, random_state)
     scores = accuracies if metric == "accuracy" else nmis
@@ -258,10 +260,10 @@ def _mean_score(
 
 
 def clustering_accuracy(y_true: LabelsLike, y_pred: LabelsLike) -> float:
-    """Return the share of samples that agree under the best one-to-one match of labels.
+    """Return the accuracy under the best one-to-one matching of clusters with classes.
 
-    Each class of y_true (n,) is matched with at most one cluster of y_pred (n,), whatever they
-    are called; samples of surplus clusters are errors.
+    Each class of y_true (n,) is matched with at most one cluster of y_pred (n,); label values
+    do not matter. Samples in unmatched clusters are errors.
 
     Examples
     --------
@@ -276,8 +278,9 @@ def clustering_accuracy(y_true: LabelsLike, y_pred: LabelsLike) -> float:
 def normalized_mutual_info(y_true: LabelsLike, y_pred: LabelsLike) -> float:
     """Return I(y_true; y_pred) / max(H(y_true), H(y_pred)) of two labelings (n,), 0 to 1.
 
-    The normalization of the paper, ``average_method="max"`` in scikit-learn, whose default,
-    the arithmetic mean, gives larger numbers. Two labelings of one cluster agree: 1.0.
+    This is the normalization of the paper and of ``average_method="max"`` in scikit-learn. The
+    default of scikit-learn, the arithmetic mean, gives larger values. If both labelings have
+    only one cluster, the result is 1.0.
 
     Examples
     --------
@@ -292,9 +295,10 @@ def normalized_mutual_info(y_true: LabelsLike, y_pred: LabelsLike) -> float:
 def adjusted_rand(y_true: LabelsLike, y_pred: LabelsLike) -> float:
     """Return the adjusted Rand index of two labelings (n,).
 
-    The share of pairs of samples on which both agree (together or separate), corrected for
-    chance: 1 for equal partitions, about 0 for random ones, -0.5 at least. scikit-learn's
-    ``adjusted_rand_score`` for labels of any hashable type.
+    The index is the share of pairs of samples on which both labelings agree (same cluster or
+    different clusters), corrected for chance. It is 1 for equal partitions, about 0 for random
+    ones, and at least -0.5. This function is scikit-learn's ``adjusted_rand_score``, but labels
+    may have any hashable type.
 
     Examples
     --------
@@ -316,10 +320,10 @@ def _encode_pair(y_true: LabelsLike, y_pred: LabelsLike) -> tuple[Indices, Indic
 
 
 def accuracy_and_nmi(codes: Indices, clusters: Indices) -> tuple[float, float]:
-    """Return both scores of clusters (n,) against classes (n,), given as codes from 0.
+    """Return accuracy and NMI of clusters (n,) and classes (n,), given as codes from 0.
 
-    They come from one contingency table; scikit-learn's checks would take longer than the
-    scores themselves.
+    Both are computed from one contingency table, without scikit-learn's input checks, which
+    would take longer than the scores themselves.
     """
     n_samples = len(codes)
     n_classes = int(codes.max()) + 1
@@ -354,9 +358,9 @@ def knn_balanced_accuracy(
 ) -> float:
     """Return the balanced accuracy of a k-nearest-neighbor classifier on test samples.
 
-    Balanced accuracy is the mean over the classes of ``y_test`` of the share of their samples
-    that are recognized, so that small classes count as much as large ones. A class that is not
-    in ``y_train`` cannot be recognized and counts as 0.
+    Balanced accuracy is the share of correctly classified samples of each class, averaged over
+    the classes in ``y_test``, so that small and large classes have the same weight. A class
+    that is not in ``y_train`` contributes 0.
 
     Parameters
     ----------
@@ -365,7 +369,7 @@ def knn_balanced_accuracy(
     y_train, y_test : array-like of shape (n,) and (n',)
         Their classes.
     n_neighbors : int, default=5
-        Neighbors that vote, by Euclidean distance and with equal weights.
+        Number of nearest neighbors (by Euclidean distance), which vote with equal weights.
 
     Examples
     --------
@@ -399,6 +403,6 @@ def knn_balanced_accuracy(
 
 
 def _codes_among(labels: npt.NDArray, known: Sequence | npt.NDArray) -> Indices:
-    """Return the position of each label among the known ones, -1 if it is not there."""
+    """Return the position of each label among the known labels, or -1 if it is unknown."""
     position = {label: i for i, label in enumerate(np.asarray(known).tolist())}
     return np.array([position.get(label, -1) for label in labels.tolist()], dtype=np.intp)

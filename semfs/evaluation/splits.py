@@ -1,4 +1,4 @@
-"""Splits that hold out whole classes, wherever scikit-learn takes ``cv=``."""
+"""Splitters that hold out whole classes, for the parameter ``cv=`` of scikit-learn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ClassSplits = list[tuple[Indices, Indices]]
 
 
 class _ClassSplitter(BaseCrossValidator):
-    """Base of the splitters: they split the classes as scikit-learn's splitters split rows."""
+    """Base class: splits the classes as scikit-learn's splitters split rows."""
 
     n_splits: int
 
@@ -30,19 +30,19 @@ class _ClassSplitter(BaseCrossValidator):
         y: LabelsLike | None = None,
         groups: LabelsLike | None = None,
     ) -> int:
-        """Return the number of splits; the arguments are scikit-learn's, and not used."""
+        """Return the number of splits. The arguments are scikit-learn's and are ignored."""
         return self.n_splits
 
     def _iter_test_masks(
         self, X: ArrayLike | Matrix, y: LabelsLike, groups: LabelsLike | None
     ) -> Iterator[Mask]:
-        """Yield for each split which samples (n,) are of its test classes."""
+        """Yield, for each split, a mask (n,) of the samples of its test classes."""
         classes, codes = encode_labels(y)
         for _, test_classes in self._split_classes(classes):
             yield np.isin(codes, test_classes)
 
     def _split_classes(self, classes: npt.NDArray) -> ClassSplits:
-        """Return for each split the positions of its training and of its test classes."""
+        """Return the positions of the training classes and the test classes of each split."""
         raise NotImplementedError
 
 
@@ -50,15 +50,17 @@ class _ClassSplitter(BaseCrossValidator):
 class ClassKFold(_ClassSplitter):
     """Cross-validation that holds out whole classes: K folds of classes.
 
-    Each class is in the test part once. Use it as ``cv=`` with a ``scoring=`` such as
-    `cluster_scorer`: a classifier's own score is zero on classes it has never seen.
+    Each class is in the test part of one fold. Pass it as ``cv=``, together with a ``scoring=``
+    such as `cluster_scorer`, because the score of a classifier is zero on classes that are not
+    in its training part.
 
     Parameters
     ----------
     n_splits : int
         Number of folds. Each needs at least two classes.
     shuffle : bool
-        Assign classes to folds at random; otherwise adjacent classes in sorted order share one.
+        Whether to assign classes to folds at random. Otherwise, each fold consists of classes
+        that are adjacent in sorted order.
     random_state : int, RandomState or None
         Used with ``shuffle=True``.
 
@@ -77,7 +79,7 @@ class ClassKFold(_ClassSplitter):
     random_state: RandomState = None
 
     def _split_classes(self, classes: npt.NDArray) -> ClassSplits:
-        """Return K splits; the test classes of each are one fold."""
+        """Return K splits, whose test classes are the K folds."""
         check_integer("n_splits", self.n_splits, 2)
         folds = KFold(
             self.n_splits,
@@ -100,13 +102,13 @@ class ClassKFold(_ClassSplitter):
 
 @dataclass(eq=False, repr=False)
 class ClassShuffleSplit(_ClassSplitter):
-    """Random splits that hold out whole classes.
+    """Cross-validation that holds out whole classes: random splits of the classes.
 
     Parameters
     ----------
     n_splits : int
     test_size : float or int
-        Share of the classes (rounded up) or number of classes in the test part.
+        Share (rounded up) or number of the classes in the test part.
     random_state : int, RandomState or None
 
     Examples

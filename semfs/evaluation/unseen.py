@@ -1,13 +1,13 @@
-"""Whether samples of unseen classes stand out from the seen ones, in any embedding.
+"""How clearly samples of unseen classes differ from seen classes in an embedding.
 
-After the "Unseen" metrics of Zappia et al., "Feature selection methods affect the performance
-of scRNA-seq data integration and querying", Nature Methods 22 (2025). The two distances follow
-their definitions, with shrunk covariances. The uncertainty is our own form: theirs comes from
-the classifier of an integration model and is averaged over classes, ours from k nearest
-neighbors in the embedding. These functions take any embedding, for example principal components
-of the selected features. Larger is better in all three. Not here: their MILO metric, which
-tests neighborhoods for differential abundance between replicates and so needs replicates and an
-edgeR model.
+These metrics follow the "Unseen" metrics of Zappia et al., "Feature selection methods affect
+the performance of scRNA-seq data integration and querying", Nature Methods 22 (2025). The two
+distances follow their definitions, with shrunk covariances. The uncertainty differs: theirs
+comes from the classifier of an integration model and is averaged over classes, and ours comes
+from the k nearest neighbors in the embedding. All functions accept any embedding, for example
+principal components of the selected features. Larger is better for all three. Their MILO metric
+is not included, because it tests neighborhoods for differential abundance between replicates,
+which needs replicates and an edgeR model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SAMPLES_PER_DIMENSION = 2
 
 @dataclass(frozen=True, eq=False)
 class _ClassShape:
-    """Mean (p,), precision (p, p) and the distance beyond which a sample is far."""
+    """Mean (p,), precision (p, p), and the distance beyond which a sample is far away."""
 
     mean: Float64
     precision: Float64
@@ -49,7 +49,7 @@ class _ClassShape:
         return cls(fitted.location_, fitted.precision_, limit)
 
     def distances(self, Z: Float64) -> Float64:
-        """Mahalanobis distances (n,) of samples (n, p)."""
+        """Return the Mahalanobis distances (n,) of samples (n, p)."""
         difference = Z - self.mean
         squares = np.einsum("ij,jk,ik->i", difference, self.precision, difference)
         return np.sqrt(np.maximum(squares, 0.0))
@@ -62,14 +62,14 @@ def unseen_sample_distance(
 ) -> float:
     """Return the share of unseen samples that are far from their nearest seen class.
 
-    The nearest class is the one with the smallest Mahalanobis distance. A sample is far from
-    it if it is farther away than 90 % of the samples of that class. Covariances are shrunk
-    (Ledoit and Wolf), and classes with fewer than 3 samples are left out.
+    The nearest class is the one with the smallest Mahalanobis distance. An unseen sample is far
+    from that class if it is farther away than 90 % of the samples of the class. Covariances are
+    shrunk (Ledoit and Wolf), and classes with fewer than 3 samples are left out.
 
     Parameters
     ----------
     Z_seen : array-like of shape (n, p)
-        Seen samples in the embedding.
+        Samples of seen classes in the embedding.
     y_seen : array-like of shape (n,)
         Their classes.
     Z_unseen : array-like of shape (n', p)
@@ -93,12 +93,13 @@ def unseen_class_distance(
     Z_unseen: ArrayLike,
     y_unseen: LabelsLike,
 ) -> float:
-    """Return how far unseen classes are from their nearest seen class, by their own spread.
+    """Return how far unseen classes are from seen classes, relative to their own spread.
 
-    Of each unseen class: the Mahalanobis distance of the nearest center of a seen class from
-    its own center, in its own shrunk covariance, as a share of the largest distance of its
-    samples, at most 1. The mean is over the classes with at least 2 p samples, from which p
-    variances can be told. Zappia et al. call this the unseen label distance.
+    For each unseen class, this is the Mahalanobis distance from its center to the nearest
+    center of a seen class, divided by the largest distance of its own samples, and at most 1.
+    The covariance is that of the unseen class, shrunk. The mean is over the classes with at
+    least 2 p samples, because fewer do not determine p variances. Zappia et al. call this the
+    unseen label distance.
 
     Examples
     --------
@@ -127,13 +128,13 @@ def unseen_class_distance(
 
 
 def _own_distance(members: Float64, centers: Float64) -> float:
-    """Distance of the nearest center as a share of that of the farthest member, at most 1."""
+    """Return the distance of the nearest center, as a share of that of the farthest member."""
     shape = _ClassShape.of(members)
     return min(1.0, float(shape.distances(centers).min() / shape.distances(members).max()))
 
 
 def _members(Z: Float64, y: LabelsLike) -> list[Float64]:
-    """The samples of each class."""
+    """Return the samples of each class."""
     classes, codes = encode_labels(y, n_samples=len(Z))
     return [Z[codes == code] for code in range(len(classes))]
 
@@ -144,9 +145,9 @@ def unseen_uncertainty(
     Z_unseen: ArrayLike,
     n_neighbors: int = 15,
 ) -> float:
-    """Return how unsure a neighbor classifier of the seen classes is of unseen samples.
+    """Return how uncertain a neighbor classifier of the seen classes is about unseen samples.
 
-    The mean over the unseen samples of 1 - p, where p is the share of the nearest seen
+    This is the mean of 1 - p over the unseen samples, where p is the share of the nearest seen
     neighbors, weighted by inverse distance, that vote for the predicted class.
 
     Examples
@@ -165,7 +166,7 @@ def unseen_uncertainty(
 
 
 def _shapes(Z: ArrayLike, y: LabelsLike) -> list[_ClassShape]:
-    """The shapes of the seen classes that have enough samples."""
+    """Return the shapes of the seen classes that have enough samples."""
     groups = _members(_embedding("Z_seen", Z), y)
     shapes = [_ClassShape.of(group) for group in groups if len(group) >= FEWEST_FOR_COVARIANCE]
     if not shapes:
@@ -177,7 +178,7 @@ def _shapes(Z: ArrayLike, y: LabelsLike) -> list[_ClassShape]:
 
 
 def _is_far(shapes: list[_ClassShape], Z: Float64) -> Any:
-    """Whether each sample (n, p) is beyond the limit of its nearest class: mask (n,)."""
+    """Return whether each sample (n, p) is beyond the limit of its nearest class (n,)."""
     distances = np.stack([shape.distances(Z) for shape in shapes])
     nearest = distances.argmin(axis=0)
     limits = np.array([shape.limit for shape in shapes])
@@ -185,5 +186,5 @@ def _is_far(shapes: list[_ClassShape], Z: Float64) -> Any:
 
 
 def _embedding(name: str, Z: ArrayLike) -> Float64:
-    """The embedding as a finite float64 matrix."""
+    """Return the embedding as a finite float64 matrix."""
     return check_array(Z, dtype=np.float64, input_name=name)

@@ -1,9 +1,10 @@
 """SemFS: the scikit-learn selector.
 
-A fit turns parameters and data into a `Problem` (problem.py), solves it, puts the `Outcome`
-(outcome.py) into the user's terms, a `Fitted` (fitted.py), and copies that to its attributes.
-Parameters shared with `SemFSCV` and explanations are in `LinearSelector` (linear.py),
-predictions in `NamingSelector` (naming.py).
+`fit` builds a `Problem` (problem.py) from parameters and data and solves it. The `Outcome`
+(outcome.py) translates the solution back to the features and units of the user, which gives a
+`Fitted` (fitted.py). The values of that are the fitted attributes of the selector.
+`LinearSelector` (linear.py) has the parameters shared with `SemFSCV`, and explanations.
+`NamingSelector` (naming.py) has predictions.
 """
 
 from __future__ import annotations
@@ -57,162 +58,174 @@ AS_PUBLISHED: dict[str, Any] = {
 class SemFS(CallbackSupportMixin, LinearSelector):
     """Select the features that separate classes nobody has labeled yet.
 
-    Features are selected on labeled *seen* classes so that they predict the *attributes*
-    (descriptions) of a class. An unseen class is a new combination of the same attributes. The
-    objective is that of Wang et al., "Zero-shot Feature Selection via Transferring Supervised
-    Knowledge"::
+    SemFS uses labeled samples of *seen* classes to select features that predict the
+    *attributes* (descriptions) of a class. An unseen class is a new combination of the same
+    attributes. The objective is that of Wang et al., "Zero-shot Feature Selection via
+    Transferring Supervised Knowledge"::
 
         J(W, s) = ‖Y_s − X S W‖² + alpha ‖Y_s − X̄ S W‖² + gamma ‖W‖²,   S = diag(s)
 
-    with s (d,) the selection, W (d, m) the coefficients, Y_s (n, m) the attributes of each
-    sample's class, and X̄ (n, d) the samples, each replaced by the mean of its class. J depends
-    on the data through G (d, d), the Gram matrix of X and X̄ together, and their products with
-    Y_s. Unlabeled samples are clustered, and the features must separate the clusters as well.
-    A fitted selector also classifies samples, by the means of its classes (`predict`).
+    where s (d,) is the selection, W (d, m) are the coefficients, Y_s (n, m) are the attributes
+    of each sample's class, and X̄ (n, d) is X with each sample replaced by the mean of its
+    class. J depends on the data only through G (d, d), the Gram matrix of X and X̄ together,
+    and the products of X and X̄ with Y_s. If `fit` is given unlabeled samples, SemFS clusters
+    them and selects features that separate the clusters as well. After `fit`, `predict` assigns
+    samples to seen or unseen classes by the class means.
 
-    In the shapes below n is the number of samples, d of features, k of selected features, m of
-    attributes, C of seen classes and B of batches.
+    In the shapes below, n is the number of samples, d the number of features, k of selected
+    features, m of attributes, C of seen classes and B of batches.
 
     Parameters
     ----------
     n_features_to_select : int, float or None, default=50
-        Number of features to keep, or their share (below 1; at least one is kept). If it is
-        larger than the number of features, all are kept and a warning is issued. With `groups`
-        it counts groups. None selects as many features as the `budget` allows.
+        Number of features to select. A value below 1 is a share of all features (at least one
+        is selected). If the number is larger than the number of features, all are selected and
+        a warning is issued. With `groups`, it is the number of groups. None selects as many
+        features as the `budget` allows.
     attributes : DataFrame, mapping, array of shape (L, m) or None, default=None
-        Class descriptions: a pandas frame indexed by class label (or a polars frame whose
-        first column holds the labels), a mapping from label to vector, or an array whose
-        row r belongs to the integer label r. None uses the class labels themselves as
-        targets, one indicator per class.
+        Class descriptions: a pandas frame indexed by class label (or a polars frame whose first
+        column holds the labels), a mapping from label to vector, or an array whose row r
+        belongs to the integer label r. If None, the class labels themselves are the targets,
+        one indicator per class.
     alpha : float, default=1.0
-        Weight of the second term of J, the paper's center-characteristic loss. In effect it
-        reduces the scatter within classes to 1/(1 + alpha) of its size, next to that between
-        classes. 0 leaves the term out (the paper's SemFS/c).
+        Weight of the second term of J, the paper's center-characteristic loss. Its effect is to
+        divide the scatter within classes by 1 + alpha, relative to the scatter between classes.
+        0 leaves the term out (the paper's SemFS/c).
     gamma : float, default=2.0
-        Ridge penalty, in units set by `penalty_scale`. Small values select features that
-        complement each other; large values select those that are strongest by themselves.
+        Ridge penalty, in units set by `penalty_scale`. Small values favor features that
+        complement each other. Large values favor features that are strong individually.
     penalty_scale : {"weighted", "gram", "none"}, default="weighted"
-        "weighted" multiplies `gamma` by Σg²/Σg, the mean diagonal g of G weighted by itself,
-        and "gram" by the plain mean tr(G)/d: the ranking does not depend on the scale of X and
-        the number of samples. For standardized columns both are the same; where variances
-        differ the first is larger. "none" takes `gamma` as it stands.
+        The unit of `gamma`. Let g be the diagonal of G. "gram" multiplies `gamma` by the mean
+        of g, and "weighted" by Σg²/Σg, the mean of g weighted by g. With both, the ranking does
+        not depend on the scale of X or on the number of samples. They are equal for
+        standardized features; if variances differ, "weighted" is larger. "none" uses `gamma`
+        unchanged.
     fit_intercept : bool, default=True
         Whether to center X and the attributes.
     class_weight : "balanced", mapping or None, default="balanced"
         Weight of each class. "balanced" gives the same weight to every class, None to every
-        sample. It concerns the class means; in the scatter within classes every sample counts
-        the same.
+        sample. It applies to the class means. In the scatter within classes, all samples have
+        the same weight.
     label_weight : float, default=1.0
-        Weight of the class labels as further targets, relative to the attributes: with 1, the
-        spread of both sets of targets is the same. They separate seen classes that the
-        attributes describe alike; 0 is the paper's method. Without `attributes` it has no
+        Weight of the class labels, which are targets beside the attributes. With 1, labels and
+        attributes have the same spread. Labels separate seen classes that have the same
+        description. 0 is the paper's method. Without `attributes`, this parameter has no
         effect.
     max_correlation : float or None, default=0.95
         With ``solver="direct"``, a feature is skipped if its correlation with a selected one,
-        over the samples of the seen classes, exceeds this in absolute value. Features of
-        `include` are not skipped, and if nothing else is left, skipped ones are selected after
-        all. None skips nothing.
+        over the samples of the seen classes, exceeds this value in absolute terms. Features in
+        `include` are never skipped. If no other features are left, skipped ones are selected
+        after all. With None, no feature is skipped.
     target_attributes : "table", like `attributes`, or None, default="table"
-        Descriptions of unseen classes: "table" are the rows of `attributes` whose class is not
-        in y; or a table of the same columns. With ``solver="direct"``, features are also
-        selected to separate the means of these classes, which kernel ridge regression predicts
-        from the descriptions. They are not used if such predictions fail for seen classes that
-        are left out one at a time (``target_r2_`` below .02), or if there are fewer than 8 seen
-        classes (see ``knowledge_``). None switches it off.
+        Descriptions of unseen classes. "table" takes the rows of `attributes` whose class is
+        not in y. Or pass a table with the same columns. With ``solver="direct"``, kernel ridge
+        regression predicts the means of these classes from their descriptions, and features are
+        also selected to separate these means. The descriptions are not used if there are fewer
+        than 8 seen classes, or if such predictions fail for seen classes that are left out one
+        at a time (``target_r2_`` below 0.02). ``knowledge_`` says whether they were used. None
+        switches this off.
     n_new_classes : int, "auto" or "table", default="auto"
-        Number of classes expected among unlabeled samples, if `fit` is given some. "auto"
-        is the smallest number for which the variance within clusters is no larger than in
-        K-means on the seen samples with one cluster per seen class. "table" is the number of
-        described unseen classes: choose it if you know that the unlabeled samples are of these
+        Number of classes expected among unlabeled samples, if `fit` is given some. "auto" takes
+        the smallest number for which the variance within clusters is no larger than in K-means
+        on the seen samples with one cluster per seen class. "table" takes the number of
+        described unseen classes. Use it if you know that the unlabeled samples belong to these
         classes.
     include : sequence of int or str, optional
-        Features that are selected before all others: by index, or by text, which is a name, a
-        pattern ``"re:^MT-"``, the path of a file with a name per line, or names joined by
-        commas. The name of a group of `groups` means its features, unless a feature has it.
+        Features that are selected before all others. Each entry is an index or text. Text can
+        be a name, a pattern such as ``"re:^MT-"``, the path of a file with one name per line,
+        or several names separated by commas. The label of a group (see `groups`) stands for all
+        features of the group, unless a feature has that name.
     exclude : sequence of int or str, optional
         Features that are never selected, named as in `include`.
     missing_values : {"error", "class-mean"}, default="error"
-        What to do about NaN in X: refuse it, or fill a gap with the mean of the values of its
-        class. Class means are then those of the values observed. Filled gaps have no scatter,
-        so the scatter of a feature within classes is divided by the share of samples in which
-        it was observed. A feature needs a value in each class. Gaps of unlabeled samples are
-        filled with the mean of the feature among them. This needs dense data in memory, or
-        files that fit into it; `predict` needs complete samples.
+        What to do about NaN in X. "error" refuses it. "class-mean" replaces a missing value by
+        the mean of the observed values in its class. Replaced values add no scatter, so the
+        scatter of a feature within classes is divided by the share of samples in which the
+        feature was observed. Each feature needs an observed value in every class. In unlabeled
+        samples, a missing value is replaced by the mean of the feature over these samples.
+        "class-mean" needs dense data that fit into memory, and `predict` needs complete
+        samples.
     candidates : sequence of int or str, optional
-        Only these features may be selected, and those of `include`; named as there. This and
-        the next parameters down to `capacity` are the rules of a panel; those from
-        `min_per_class` on need ``solver="direct"``.
+        If given, only these features and those in `include` may be selected. Name them as in
+        `include`. The parameters from this one to `capacity` are the rules of a panel. Those
+        from `min_per_class` to `capacity` need ``solver="direct"``.
     min_per_class : int, default=0
         Each class is marked by at least this many selected features. A feature marks a class if
-        the mean of the class exceeds the mean over the other classes by a standard deviation
-        within classes, and is one of the two highest. Unseen classes with descriptions count as
-        well, by predicted means; fewer markers are accepted if too few features mark them.
+        two conditions hold: its mean in the class exceeds its mean over the other classes by at
+        least one standard deviation within classes, and no more than one class has a higher
+        mean. The rule also applies to unseen classes with descriptions, whose means are
+        predicted. If too few features mark an unseen class, fewer are accepted.
     groups : array-like of shape (d,), mapping or Series, optional
-        Labels: features of one label are selected together, and `n_features_to_select` counts
-        groups. A mapping gives the label of each feature name. A feature without a label is a
-        group by itself. `max_correlation` is ignored with groups.
+        The group label of each feature. The features of a group are selected together, and
+        `n_features_to_select` is the number of groups. A mapping gives the label of each
+        feature name. A feature without a label forms a group of its own. With groups,
+        `max_correlation` is ignored.
     costs : array-like of shape (d,), mapping or Series, optional
-        Cost of each feature, 0 or more; or a mapping from names of features, or of groups:
-        then it is the price of the whole group. With prices of features, a group costs their
-        sum.
+        Cost of each feature, 0 or more. A mapping may give the costs of features by name, and
+        then the cost of a group is their sum. Or it may give the cost of each whole group by
+        its label.
     budget : float, optional
         Limit on the sum of the costs of the selected features. With
         ``n_features_to_select=None``, it decides how many features are selected.
     min_level, max_level : float, optional
-        Limits for the largest class mean of a feature: features whose largest mean is outside
-        are not selected. Imaging assays lose genes that are too weak or too strong.
+        Limits for the largest class mean of a feature. Features whose largest class mean is
+        outside these limits are not selected. For example, imaging assays cannot measure genes
+        that are expressed too weakly or too strongly.
     capacity : float or mapping from class to float, optional
-        For each class, the means of the selected features add up to at most this, as where
-        the signals of all probes share one image.
+        In each class, the means of the selected features add up to at most this value. Use it
+        if the signals of all probes share one image.
     verbose : int, default=0
         If positive, print a line per feature ("direct") or round ("alternating").
     solver : {"direct", "alternating"}, default="direct"
-        "direct" solves the paper's 0/1 problem (Eq. 4) by forward selection; without rules and
-        swaps its ranking is nested: the first j features are the answer for j. "alternating"
-        is the paper's Algorithm 1, kept as a reference.
+        "direct" solves the paper's 0/1 problem (Eq. 4) by forward selection. Without rules and
+        swaps, its ranking is nested: the first j features are the selection of size j.
+        "alternating" is the paper's Algorithm 1, kept as a reference.
     max_iter : int, default=20
-        Largest number of rounds of "alternating".
+        Maximum number of rounds of "alternating".
     tol : float, default=1e-4
         "alternating" stops when a round lowers J by less than this fraction. With the paper's
-        step (`AS_PUBLISHED`) that is often round 1, although J has hardly fallen; 0 runs all
-        rounds.
+        step (`AS_PUBLISHED`), it often stops after round 1, although J has hardly decreased. 0
+        runs all rounds.
     n_inner : int, default=1
-        Projected gradient steps in each round of "alternating".
+        Number of projected gradient steps in each round of "alternating".
     step : {"lipschitz", "exact"} or float, default="lipschitz"
-        Step length of "alternating": 1/λ_max of the Hessian, the minimizer along the
-        gradient, or a fixed length. A fixed length is halved while J would rise.
+        Step length of "alternating". "lipschitz" takes 1/λ_max of the Hessian, and "exact" the
+        minimizer along the gradient. A number is a fixed length, which is halved as long as J
+        would increase.
     s_init : array-like of shape (d,), optional
-        Start of "alternating"; by default all ones.
+        Starting point s of "alternating". By default all ones.
     n_swaps : int, default=0
-        After "direct", make at most this many exchanges of a selected feature for another
-        one, while J falls.
+        After "direct", exchange a selected feature for another one as long as J decreases, at
+        most this many times.
 
     Attributes
     ----------
     scores_ : ndarray of shape (d,)
-        Importance, larger is better: s for "alternating"; for "direct" the decrease of J
-        when the feature entered, or, for features that were not selected, what J would fall
-        by if they entered next.
-        ``-inf`` for constant and excluded columns.
+        Importance of each feature; larger is better. For "alternating" it is s. For "direct" it
+        is the decrease of J when the feature was added. For features that were not selected, it
+        is the decrease of J if they were added next. Constant and excluded features have
+        ``-inf``.
     order_ : ndarray of shape (d,)
-        Feature indices, best first; constant columns and then excluded ones at the end.
+        Feature indices, best first. Constant features come after all others, and excluded
+        features come last.
     ranking_ : ndarray of shape (d,)
-        Position of each feature, 1 is best.
+        Position of each feature; 1 is the best.
     support_ : ndarray of shape (d,)
         Whether a feature is selected.
     rules_ : list of str
-        What the rules of the panel (`include` and `exclude`, `candidates` to `capacity`) ruled
-        out or led to, and how much better the fit would be without each: how much lower J.
+        For each rule of the panel (`include`, `exclude`, and `candidates` to `capacity`), a
+        sentence that says what it ruled out or required, and how much lower J would be without
+        it.
     coverage_ : pandas.Series
         Number of selected features that mark each class, as `min_per_class` counts them.
     marks_ : ndarray of shape (C, k)
-        Which selected features mark which class; rows of unseen classes follow those of the
-        seen ones if `min_per_class` or `capacity` is set.
+        Whether each selected feature (column) marks each class (row). If `min_per_class` or
+        `capacity` is set, rows of unseen classes follow those of the seen classes.
     selection_ : ndarray of shape (d,)
-        s of the paper: 0/1 for "direct", non-negative for "alternating".
+        The vector s of the paper: 0 or 1 for "direct", non-negative for "alternating".
     coef_ : ndarray of shape (d, m)
-        W, in the attributes of the table given; zero rows for features that "direct" did not
-        select.
+        The coefficients W, one column for each attribute of the given table. Features that
+        "direct" did not select have rows of zeros.
     intercept_ : ndarray of shape (m,)
         Intercept of the prediction of the attributes.
     objective_ : ndarray of shape (n_steps,)
@@ -228,37 +241,38 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     within_ : ndarray of shape (k, k)
         Covariance of the selected features within classes.
     knowledge_ : dict from str to str
-        Each source of information, whether it was used, and if not, why: the seen classes,
-        and unseen classes and unlabeled samples where there were any. Also seen classes that
-        are described alike, and near copies that were skipped.
+        For each source of information, whether it was used, and if not, why. Sources are the
+        seen classes, descriptions of unseen classes, and unlabeled samples. Further entries
+        name seen classes that have the same description, and near copies that were skipped.
     skipped_ : dict from int to int
-        Features that were skipped as near copies, and the selected feature that each copies.
+        Maps each feature that was skipped as a near copy to the selected feature that it
+        copies.
     new_table_ : AttributeTable or None
         Descriptions of the unseen classes, None if there are none.
     target_r2_ : float
-        Share of the spread of class means that descriptions predict for left-out seen classes,
-        at most 1; nan without descriptions of unseen classes.
+        Share of the spread of class means that is predicted from descriptions when seen classes
+        are left out one at a time; at most 1. It is nan without descriptions of unseen classes.
     n_new_classes_ : int
         Number of clusters of unlabeled samples.
     unlabeled_labels_ : ndarray of shape (n_unlabeled,)
-        Cluster of each unlabeled sample: those of X in their order, without those of weight
-        0, then those of ``X_unlabeled``. Empty for Dask arrays.
+        Cluster of each unlabeled sample. Unlabeled samples of X come first, in their order and
+        without those of weight 0; those of ``X_unlabeled`` follow. Empty for Dask arrays.
     preprocessing_ : dict
         What was done to the data before the fit: the ``layer`` of AnnData, ``normalize`` of
         `semfs.rows.open_blocks` and the ``scale`` of features. It is applied to files and
         AnnData objects that are passed to `predict` and `transform` later.
     bias_ : float
-        The amount by which the scores of seen classes are lowered if unseen classes compete.
-        It is computed when it is first needed. Seen classes are treated as unseen in turn,
-        and the bias with the largest harmonic mean of both accuracies is used.
+        The amount by which the scores of seen classes are lowered when seen and unseen classes
+        compete. It is computed when it is first needed. Seen classes are treated as unseen in
+        turn, and the bias with the largest harmonic mean of both accuracies is used.
     calibration_sample_ : dict
-        Selected features of at most 20 samples of each seen class, by which predictions are
-        calibrated; empty if there were no samples, as in `fit_moments`. Then samples drawn
-        from the normal distribution of each class are used instead.
+        The selected features of at most 20 samples of each seen class, on which predictions are
+        calibrated. It is empty if there were no samples, as in `fit_moments`. Predictions are
+        then calibrated on samples drawn from a normal distribution for each class.
     batches_ : ndarray of shape (B,)
-        Batches whose offsets were removed; empty if there were none, or only one.
+        Batches whose offsets were removed. Empty if there were no batches, or only one.
     batch_offsets_ : ndarray of shape (B, k)
-        Their offsets in the selected features.
+        Offset of each batch in each selected feature.
     n_features_in_ : int
         Number of features d.
     feature_names_in_ : ndarray of shape (d,)
@@ -269,13 +283,13 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     Notes
     -----
     Only class counts, class means and the scatter matrix are needed (see `Moments`), so
-    `partial_fit` and `fit_moments` give the same answer as `fit`. With X in memory "direct"
-    never forms the d × d matrix; sparse X stays sparse. With
-    ``sklearn.set_config(array_api_dispatch=True)`` torch or CuPy arrays are summed up on
-    their device; the solver works on the host, and results return to the device.
+    `partial_fit` and `fit_moments` give the same answer as `fit`. If X is in memory, "direct"
+    never forms the d × d matrix, and sparse X stays sparse. With
+    ``sklearn.set_config(array_api_dispatch=True)``, torch and CuPy arrays are summed up on
+    their device. The solver runs on the host, and results are copied back to the device.
 
-    Numbers of X and of the attributes may be as large as 1e100 and as small as 1e-100; float32
-    data beyond 1e15, or below 1e-15, are taken as float64.
+    Values of X and of the attributes may be as large as 1e100 and as small as 1e-100. float32
+    data above 1e15 or below 1e-15 are converted to float64.
 
     Examples
     --------
@@ -328,28 +342,30 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Parameters
         ----------
         X : array-like, frame or sparse matrix of shape (n, d)
-            Samples of the seen classes; or AnnData, a memmap, the path of a file, an iterable
-            of (X, y) blocks, which are read in blocks (see `semfs.rows.open_blocks`), or Dask
-            arrays and frames, which are summed up where they are. Columns of a frame that hold
-            no numbers are ignored, with a warning.
+            Samples of the seen classes. AnnData, a memmap, the path of a file, and an iterable
+            of (X, y) blocks are read in blocks (see `semfs.rows.open_blocks`). Dask arrays and
+            frames are summed up where they are stored. Columns of a frame that hold no numbers
+            are ignored, with a warning.
         y : array-like of shape (n,)
-            Their class labels, of any one hashable type; or the name of the column that holds
-            them. Not for (X, y) blocks. -1 (unless `attributes` describes a class -1), None,
-            NaN and NA mark unlabeled samples.
+            Class labels, all of one hashable type, or the name of the column that holds them.
+            Omit it for (X, y) blocks. None, NaN, NA and -1 mark unlabeled samples, except that
+            -1 is a class if `attributes` describes it.
         sample_weight : array-like of shape (n,), optional
-            Sample weights. Samples of weight 0 are ignored, unlabeled ones too.
+            Sample weights. Samples of weight 0 are ignored, whether they are labeled or not.
         X_unlabeled : array-like or sparse matrix of shape (n_unlabeled, d), optional
-            More unlabeled samples, in any form that X may have. Features are found by name
-            where both have names, unless the samples are beyond memory. Features that
-            X_unlabeled lacks are named in a warning and judged by the labeled samples alone.
-            Beyond memory, clusters are found in a sample of them and all are assigned to these.
+            More unlabeled samples, in any form that X may have. If both have feature names and
+            the samples fit into memory, features are matched by name. If features are missing
+            from X_unlabeled, a warning names them, and only the labeled samples decide about
+            them. If the samples do not fit into memory, a random part of them is clustered, and
+            all others are assigned to these clusters.
         batch : array-like of shape (n,) or str, optional
-            Batch of each sample, such as its donor, plate or site; or the name of the column
-            that holds it. Batches shift the features by offsets, which are removed: those of
-            labeled samples by the additive model class + batch, those of unlabeled samples by
-            the means of their batches. X itself is not changed.
+            Batch of each sample, such as its donor, plate or site, or the name of the column
+            that holds it. Each batch may shift each feature by an offset, and SemFS removes
+            these offsets. For labeled samples they are estimated by the additive model class +
+            batch, and for unlabeled samples they are the means of the batches. X itself is not
+            changed.
         batch_unlabeled : array-like of shape (n_unlabeled,) or str, optional
-            Batch of each sample of `X_unlabeled`; needed if `batch` is given as well.
+            Batch of each sample of `X_unlabeled`. Needed if `batch` is given.
 
         Examples
         --------
@@ -385,12 +401,12 @@ class SemFS(CallbackSupportMixin, LinearSelector):
 
     @with_callbacks
     def fit_moments(self, moments: Moments) -> Self:
-        """Select features from moments of the seen classes, as `fit` does from samples.
+        """Select features as `fit` does, but from sums over the samples of the seen classes.
 
         Parameters
         ----------
         moments : Moments
-            Sums over the samples of the seen classes.
+            Counts, means and scatter matrix of the seen classes.
         """
         self._check_parameters()
         if not isinstance(moments, Moments):
@@ -402,7 +418,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             return self._fit_data(TrainingData(moments))
 
     def _forget_collected(self) -> None:
-        """Forget what `partial_fit` has collected."""
+        """Discard what `partial_fit` has collected."""
         self.__dict__.pop("moments_", None)
         self.__dict__.pop("moments_have_batches_", None)
 
@@ -416,8 +432,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     ) -> Self:
         """Add samples to those of earlier calls and select features on all of them.
 
-        New classes may appear at any time; until there are two, the selector only collects.
-        `fit` forgets what was collected.
+        Further classes may appear in any call. Until there are samples of two classes, no
+        features are selected. `fit` discards what earlier calls of `partial_fit` collected.
 
         Parameters
         ----------
@@ -428,7 +444,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         sample_weight : array-like of shape (n,), optional
             Sample weights.
         batch : array-like of shape (n,) or str, optional
-            Batches of the samples, as in `fit`; in every call or in none.
+            Batches of the samples, as in `fit`. Give them in every call or in none.
         """
         collected: Moments | None = getattr(self, "moments_", None)
         with self._all_or_nothing():
@@ -465,7 +481,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
 
     @with_callbacks
     def _fit_input(self, fit_input: FitInput, y: Any = None) -> Self:
-        """Fit to what `fit` was handed; `SemFSCV` calls it for the refit with its own input.
+        """Fit to the input of `fit`. `SemFSCV` calls this with its own input for the refit.
 
         The decorator then ends the callbacks that were passed on to the refitted selector.
         """
@@ -509,7 +525,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         X: Matrix | None,
         y: Any,
     ) -> Monitor | None:
-        """What the solver calls after each step: callbacks and `verbose` lines."""
+        """Return what the solver calls after each step, for callbacks and `verbose`."""
         has_callbacks = bool(getattr(self, "_skl_callbacks", []))
         if not has_callbacks and not self.verbose:
             return None
@@ -522,7 +538,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             feature: int | None,
             solution: Callable[[], Solution],
         ) -> bool:
-            """Report a step; True asks the solver to stop."""
+            """Report a step. Return True if the solver should stop."""
             if self.verbose:
                 added = "" if feature is None else f"  + {self._name_of(feature)}"
                 print(f"[SemFS] {step:>{width}}/{n_steps}  J = {J:.6g}{added}")
@@ -533,7 +549,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             task = context.subcontext(task_name=name)
 
             def fitted_attributes() -> dict[str, Any]:
-                """Fitted attributes after this step, computed if a callback asks."""
+                """Return the fitted attributes after this step, if a callback asks."""
                 return Outcome(problem, solution()).fitted().attributes()
 
             task.call_on_fit_task_begin(estimator=self, X=X, y=y)
@@ -547,7 +563,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         return monitor
 
     def _check_parameters(self) -> None:
-        """Raise if a parameter has no meaning, by itself or next to others."""
+        """Raise if a parameter is invalid, or if parameters contradict each other."""
         super()._check_parameters()
         check_rules(self)
         name = "target_attributes"

@@ -1,4 +1,4 @@
-"""SemFSCV: set parameters and number of features by clustering held-out seen classes."""
+"""SemFSCV: choose parameters and the number of features by clustering held-out seen classes."""
 
 from __future__ import annotations
 
@@ -66,15 +66,16 @@ Setting = dict[str, Any]  # values of some parameters of SemFS
 class SemFSCV(CallbackSupportMixin, LinearSelector):
     """SemFS with parameters chosen on held-out seen classes.
 
-    Whole classes are held out in turn. Features are selected on the other classes, and the
-    held-out samples are clustered by them, as unseen classes will be. The setting that
-    separates held-out classes best is refitted on all seen classes.
+    Whole classes are held out in turn. SemFS selects features on the other classes, and K-means
+    clusters the held-out samples on these features, as if their classes were unseen. The
+    setting that separates the held-out classes best is refitted on all seen classes.
 
     Parameters
     ----------
     n_features_to_select : int, float or "auto", default=50
-        "auto" takes the fewest features whose score is within one standard error, paired over
-        the folds, of the best, up to `max_features`; see ``curve_``.
+        "auto" takes the smallest number of features, up to `max_features`, whose score is
+        within one standard error of the best. The standard error is that of the paired
+        differences over the folds. See ``curve_``.
     attributes : DataFrame, mapping, array of shape (L, m) or None, default=None
         As in `SemFS`.
     alpha : float, default=1.0
@@ -108,8 +109,8 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
     groups : array-like of shape (d,), mapping or Series, optional
         As in `SemFS`, for the final fit only.
     costs, budget : optional
-        As in `SemFS`, for the final fit only. If ``n_features_to_select`` is None, folds select
-        as many features as the budget allows at their mean cost.
+        As in `SemFS`, for the final fit only. If ``n_features_to_select`` is None, the number
+        of features in folds is the budget divided by the mean cost.
     min_level, max_level : float, optional
         As in `SemFS`.
     capacity : float or mapping, optional
@@ -119,45 +120,48 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
     param_grid : mapping or list of mappings, optional
         Parameters of `SemFS` and their values, as for scikit-learn's ``GridSearchCV``. By
         default up to 24 settings: gamma 0.2, 2, 20; with and without intercept; attributes
-        alone and with labels of the same weight; classes weighted by their samples or
-        equally. A setting of the default grid must be ahead of the parameters given here by
-        more than one standard error over the folds; otherwise these parameters are kept.
+        alone and with labels of the same weight; classes weighted by their samples or equally.
+        A setting of the default grid is used only if its score exceeds that of the parameters
+        given here by more than one standard error over the folds. Otherwise these parameters
+        are kept.
     cv : int or splitter, default=5
-        Number of class folds (fewer if there are not two classes for each), or a splitter
-        over classes such as `semfs.evaluation.ClassShuffleSplit`, or an iterable of pairs of
-        training and test samples (indices).
+        Number of folds of the classes, reduced so that each fold has at least two classes. Or a
+        splitter of classes such as `semfs.evaluation.ClassShuffleSplit`, or an iterable of
+        pairs of training and test indices.
     n_repeats : int, default=5
         K-means runs per fold, setting and number of features.
     max_features : int, optional
-        Largest number of features for "auto"; by default 100.
+        Largest number of features that "auto" considers. By default 100.
     random_state : int, RandomState or None, default=0
-        Seed of the folds and of the starts of K-means.
+        Seed of the folds and of the starting points of K-means.
 
     Attributes
     ----------
     best_params_ : dict
-        The setting chosen.
+        The parameters that were chosen.
     best_score_ : float
-        Its mean score on held-out classes; nan without folds.
+        Mean score of ``best_params_`` on held-out classes; nan without folds.
     best_estimator_ : SemFS
-        Refitted on all seen classes. Its fitted attributes are also those of this object.
+        The selector refitted on all seen classes. Its fitted attributes are also attributes of
+        this object.
     cv_results_ : dict of arrays
         As in ``GridSearchCV``: params, param_*, split*_test_score, mean_test_score,
         std_test_score, rank_test_score. Empty without folds.
     curve_ : dict of arrays
-        "n_features", "mean", "se": score of the chosen setting against the number of
-        features, and the standard error of its distance to the best. Without folds, "mean" is
-        the share of the decrease of J and "se" is 0.
+        For each number of features ("n_features"), the mean score of the chosen setting
+        ("mean") and the standard error of its difference from the best score ("se"). Without
+        folds, "mean" is the share of the total decrease of J and "se" is 0.
     n_features_ : int
-        Number of features kept.
+        Number of selected features.
     n_splits_ : int
-        Number of folds; 0 with fewer than six seen classes, which keep the parameters given
-        here.
+        Number of folds. It is 0 with fewer than six seen classes; then the parameters given
+        here are used.
 
     Notes
     -----
-    A score is the mean of ACC and NMI of K-means on the held-out classes. Within folds only
-    384 features of largest first gain, or five times as many as are selected, are searched.
+    A score is the mean of ACC and NMI of K-means on the held-out classes. In folds, the search
+    considers only the features that decrease J most when they are added first: 384 of them, or
+    five times the number to select if that is larger.
 
     Examples
     --------
@@ -192,7 +196,8 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
     ) -> Self:
         """Choose a setting on held-out classes, then select features on all seen classes.
 
-        Beyond memory, settings are chosen on up to 20,000 random samples.
+        If the data do not fit into memory, the setting is chosen on up to 20,000 random
+        samples.
 
         Parameters
         ----------
@@ -203,10 +208,10 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         sample_weight : array-like of shape (n,), optional
             Sample weights, as in `SemFS.fit`.
         X_unlabeled : array-like or sparse matrix of shape (n_unlabeled, d), optional
-            Unlabeled samples, as in `SemFS.fit`; they take part in the final fit only.
+            Unlabeled samples, as in `SemFS.fit`. They are used in the final fit only.
         batch : array-like of shape (n,) or str, optional
-            Batch of each sample, as in `SemFS.fit`. In a fold the offsets are those of the
-            training classes; held-out samples are clustered as they are.
+            Batch of each sample, as in `SemFS.fit`. In a fold, offsets are estimated on the
+            training classes only, and the held-out samples are clustered without a correction.
         batch_unlabeled : array-like of shape (n_unlabeled,) or str, optional
             Batch of each sample of `X_unlabeled`.
         """
@@ -252,7 +257,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
     # ---- settings --------------------------------------------------------------------
 
     def _semfs(self, k: int, params: Mapping[str, Any]) -> SemFS:
-        """A SemFS with the parameters of this object, those of a setting on top."""
+        """Return a SemFS with the parameters of this object, replaced by those of a setting."""
         shared = SemFS().get_params().keys() & self.get_params(deep=False).keys()
         values = {name: getattr(self, name) for name in shared}
         values["n_features_to_select"] = k
@@ -262,12 +267,12 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         return SemFS(**values)
 
     def _current_params(self, names: Iterable[str]) -> Setting:
-        """Values of these parameters if nothing is chosen: of this object, or SemFS's."""
+        """Return the values of these parameters in this object, or the defaults of SemFS."""
         current = self._semfs(1, {}).get_params()
         return {name: current[name] for name in names}
 
     def _settings(self, counts: Float64, table: AttributeTable) -> list[Setting]:
-        """The settings to compare, of the grid given or of the default one."""
+        """Return the settings to compare, from the given grid or the default one."""
         if self.param_grid is None:
             return self._default_settings(counts)
         settings = list(ParameterGrid(self.param_grid))
@@ -285,7 +290,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         return settings
 
     def _default_settings(self, counts: Float64) -> list[Setting]:
-        """The default grid, without what makes no difference to these classes."""
+        """Return the default grid without settings that are equivalent for these classes."""
         grid: dict[str, Any] = {
             "gamma": (0.2, 2.0, 20.0),
             "fit_intercept": (True, False),
@@ -299,7 +304,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         return list(ParameterGrid(grid))
 
     def _numbers_of_features(self, d: int) -> list[int]:
-        """The numbers of features to score, ascending; the last is the largest allowed."""
+        """Return the numbers of features to score, ascending, up to the largest allowed."""
         if self.n_features_to_select != "auto":
             k = min(self._n_wanted(d), d)
             if self.n_features_to_select is None:
@@ -311,7 +316,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         return sorted({*(k for k in AUTO_STEPS if k < largest), largest})
 
     def _n_bought(self, d: int) -> int:
-        """Number of features that the budget buys at their mean cost."""
+        """Return the number of features that the budget buys at their mean cost."""
         names = getattr(self, "feature_names_in_", None)
         mean = float(np.sum(unit_costs(self.groups, self.costs, d, names))) / d
         # features that cost nothing are all bought
@@ -321,7 +326,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
     # ---- folds -----------------------------------------------------------------------
 
     def _splits(self, moments: Moments) -> list[Split]:
-        """The folds; none if there are too few classes."""
+        """Return the folds, or none if there are too few classes."""
         C = len(moments.classes)
         if C < FEWEST_CLASSES_TO_SEARCH:
             return []
@@ -355,7 +360,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         splits: list[Split],
         context: CallbackContext,
     ) -> tuple[Setting, int]:
-        """The setting and the number of features that do best on the folds."""
+        """Return the setting and the number of features with the best score on the folds."""
         ks = self._numbers_of_features(moments.n_features)
         k = ks[-1]
         if not splits:
@@ -382,9 +387,9 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         ks: list[int],
         context: CallbackContext,
     ) -> Float64:
-        """Scores of all settings on all folds, for each number of features.
+        """Return the scores of all settings on all folds, for each number of features.
 
-        The shape is (settings, folds, numbers). A callback may stop it after a fold.
+        The shape is (settings, folds, numbers). A callback may stop the search after a fold.
         """
         # one seed for all: settings differ by their features, not by K-means starts
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -442,10 +447,11 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         return settings[best], ks[int(np.argmax(close))]
 
     def _best(self, by_fold: Float64, settings: list[Setting]) -> int:
-        """The setting of the highest mean score; of the default grid only if it is clear.
+        """Return the setting with the highest mean score, but see below for the default grid.
 
-        Folds are few and noisy. A setting of the default grid replaces the parameters of this
-        object only if it is ahead of them by more than one standard error, paired over folds.
+        Because folds are few and noisy, a setting of the default grid replaces the parameters
+        of this object only if its score is higher by more than one standard error of the paired
+        differences.
         """
         best = int(np.argmax(by_fold.mean(axis=1)))
         if self.param_grid is not None:
@@ -462,7 +468,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
     # ---- the final fit ---------------------------------------------------------------
 
     def _keep_most_of_the_fall(self, final: SemFS) -> None:
-        """Without folds, record the curve of gains; "auto" keeps what brings most of it."""
+        """Without folds, record the curve of gains; "auto" keeps most of the total gain."""
         ks = self._numbers_of_features(final.n_features_in_)
         fitted = final._get_fitted()
         gains = np.maximum(fitted.scores[fitted.order[: ks[-1]]], 0.0)
@@ -484,7 +490,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
             final._set_fitted(fitted.top(k), final.coef_)
 
     def _adopt(self, final: SemFS, params: Setting) -> None:
-        """Behave as the refitted selector from here on."""
+        """Copy the fitted attributes of the refitted selector to this object."""
         # names of an earlier fit must not outlive a fit to data without names
         self.__dict__.pop("feature_names_in_", None)
         for name, value in vars(final).items():
@@ -511,13 +517,13 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
 
 
 def _columns(X: Matrix, features: Indices) -> Float64:
-    """Some columns of X as a dense matrix."""
+    """Return some columns of X as a dense matrix."""
     columns: Any = X[:, features]
     return columns.toarray() if sp.issparse(X) else columns
 
 
 def _results(settings: list[Setting], by_fold: Float64) -> dict[str, Any]:
-    """`cv_results_` as GridSearchCV has it, of scores (settings, folds)."""
+    """Return `cv_results_` in the layout of GridSearchCV, from scores (settings, folds)."""
     out: dict[str, Any] = {"params": settings}
     for name in sorted({name for params in settings for name in params}):
         out[f"param_{name}"] = object_array([params.get(name) for params in settings])
