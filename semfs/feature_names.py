@@ -82,20 +82,40 @@ def resolve_features(
     """
     if values is None:
         return np.zeros(0, dtype=np.intp)
+    found: dict[int, None] = {}  # keeps the order, each once
+    for indices in resolve_each(parameter, values, names, n_features, groups):
+        found.update(dict.fromkeys(indices))
+    return np.array(list(found), dtype=np.intp)
+
+
+def resolve_each(
+    parameter: str,
+    values: FeaturesLike,
+    names: Sequence[object] | None = None,
+    n_features: int | None = None,
+    groups: Mapping[str, Sequence[int]] = MappingProxyType({}),
+) -> list[list[int]]:
+    """Return the indices of the features that each value means; see `resolve_features`.
+
+    Examples
+    --------
+    >>> resolve_each("costs", ["re:^MT-", "ACTB"], ["MT-ND1", "ACTB", "MT-ND2"])
+    [[0, 2], [1]]
+    """
     if isinstance(values, str):
         message = f"must be a list of features, got {values!r}; write [{values!r}]."
         raise ParameterTypeError(parameter, message)
     known = _Known(names, groups)
     if n_features is None:
         n_features = 0 if names is None else len(names)
-    found: dict[int, None] = {}  # keeps the order, each once
+    found = []
     for value in values:
         if isinstance(value, str):
             indices = _indices_of_text(parameter, value, n_features, known)
         else:
             indices = [_checked_index(parameter, value, n_features)]
-        found.update(dict.fromkeys(indices))
-    return np.array(list(found), dtype=np.intp)
+        found.append(indices)
+    return found
 
 
 class _Known:

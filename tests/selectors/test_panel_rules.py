@@ -9,6 +9,7 @@ from problems import make_described_problem, make_problem
 from semfs import SemFS, SemFSCV, load, save
 from semfs.datasets import load_sample
 from semfs.panel.words import CELLS
+from semfs.selectors.rules.feature_values import feature_costs
 from semfs.validation import ParameterError, ParameterWarning
 
 FITTED = ("scores_", "order_", "support_", "coef_", "intercept_", "objective_", "within_")
@@ -210,6 +211,23 @@ def test_costs_of_groups_by_their_labels(planted):
     assert found.support_.sum() == 4
     assert "a" not in groups[found.support_]
     assert "of 2 spent on 2 groups" in " ".join(found.rules_)
+
+
+class CountedNames(list):
+    """Names that count how often they are gone through."""
+
+    n_passes = 0
+
+    def __iter__(self):
+        self.n_passes += 1
+        return super().__iter__()
+
+
+def test_feature_names_are_gone_through_once_for_all_prices():
+    names = CountedNames([f"g{i}" for i in range(50)])
+    prices = {f"g{i}": float(i) for i in range(50)}
+    assert feature_costs(prices, 50, names).tolist() == list(prices.values())
+    assert names.n_passes <= 2
 
 
 def test_prices_in_a_series_are_saved(planted, tmp_path):

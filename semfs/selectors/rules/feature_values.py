@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from semfs._typing import Float64, Indices, Label
-from semfs.feature_names import feature_name, resolve_features
+from semfs.feature_names import feature_name, resolve_each
 from semfs.validation import (
     ParameterError,
     ParameterTypeError,
@@ -200,8 +200,9 @@ def _values_of_features(
             values = dict(zip(index, values.tolist()))
     if isinstance(values, Mapping):
         found = [missing] * d
-        for name, value in values.items():
-            for j in resolve_features(parameter, [name], names, d).tolist():
+        meant = resolve_each(parameter, list(values), names, d)
+        for indices, value in zip(meant, values.values()):
+            for j in indices:
                 found[j] = value
         return found
     array = np.asarray(values, dtype=object)
