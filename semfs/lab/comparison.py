@@ -159,7 +159,8 @@ def interval_over_splits(
 
     One split is left out at a time; of a mean this gives Student's t interval. Splits that are
     pairs of seen classes are not independent of each other, because they share classes: there
-    all pairs of one class are left out at a time. There are no limits if fewer splits than the
+    all pairs of one class are left out at a time. A few pairs have more classes than there are
+    pairs, but not more degrees of freedom. There are no limits if fewer splits than the
     statistic needs, ``fewest``, remain.
     """
     mean = statistic(splits)
@@ -171,7 +172,8 @@ def interval_over_splits(
     center = fmean(without)
     spread = math.fsum((value - center) ** 2 for value in without)
     standard_error = math.sqrt((n - 1) / n * spread)
-    half = float(stdtrit(n - 1, UPPER_QUANTILE)) * standard_error
+    n_free = min(n, len(splits)) - 1
+    half = float(stdtrit(n_free, UPPER_QUANTILE)) * standard_error
     return Interval(mean, mean - half, mean + half, len(splits))
 
 

@@ -100,6 +100,40 @@ def test_a_claim_about_tuned_baselines_is_confirmed_only_if_all_of_them_are_tune
     assert claim(scores_of(rows[:-10])).verdict == "undecided"
 
 
+def test_grids_on_few_splits_are_shown_in_place_of_the_same_baseline_at_its_defaults():
+    rows = made_rows({"SemFS": 0.65, "LASSO": 0.5, "WkNN": 0.4})
+    rows += made_rows({"LASSO (oracle)": 0.6, "MCFS (oracle)": 0.3}, 3)
+    claim = comparisons.headline_tuned(scores_of(rows))
+    _, best, lead, *_, n, verdict = claim.rows[0]
+    assert best.startswith("LASSO (oracle) (too few splits: LASSO (oracle), MCFS (oracle)")
+    assert (lead, n, verdict) == ("+8 % (+8 to +8)", "3", "undecided")
+    # The default of another baseline may be the best one still.
+    rows += made_rows({"FSASL": 0.63})
+    assert comparisons.headline_tuned(scores_of(rows)).rows[0][1].startswith("FSASL (")
+    # Grids on enough splits come before those on few.
+    rows += made_rows({"L20ALM (oracle)": 0.55})
+    assert comparisons.headline_tuned(scores_of(rows)).rows[0][1].startswith("FSASL (")
+    rows = [row for row in rows if row["method"] != "FSASL"]
+    best = comparisons.headline_tuned(scores_of(rows)).rows[0][1]
+    assert best.startswith("L20ALM (oracle) (too few splits")
+
+
+def test_the_sentence_says_that_a_lead_is_from_few_splits():
+    rows = made_rows({"SemFS": 0.65, "LASSO (oracle)": 0.6}, 3, dataset="cub")
+    assert (
+        "CUB: +8 % (+8 to +8) on 3 splits;"
+        in comparisons.headline_tuned(scores_of(rows)).sentence
+    )
+    rows = made_rows({"SemFS": 0.65, "LASSO (oracle)": 0.6}, dataset="cub")
+    assert "splits" not in comparisons.headline_tuned(scores_of(rows)).sentence
+
+
+def test_comparisons_with_tuned_baselines_are_counted():
+    rows = made_rows({"SemFS": 0.65, "LASSO (oracle)": 0.6, "MCFS (oracle)": 0.7})
+    claim = comparisons.tuned_baselines(scores_of(rows))
+    assert claim.sentence.startswith("Ahead in 1 of 2 comparisons that were run, behind in 1; ")
+
+
 @pytest.mark.parametrize(
     ("mcfs", "verdict"), [(0.495, "confirmed"), (0.7, "confirmed"), (0.45, "not")]
 )
@@ -116,15 +150,15 @@ def test_a_method_is_steadier_if_its_scores_spread_less_over_the_splits():
     for ours, other in zip(rows[:10], rows[10:]):
         luck = rng.gauss(0, 0.01)
         ours["acc"], other["acc"] = 0.5 + luck, 0.5 + 4 * luck
-    claim = comparisons.steadier_than_center_loss(scores_of(rows))
+    claim = comparisons.steadier_than_variant(scores_of(rows))
     assert claim.verdict == "confirmed"
     assert claim.rows[0][1] == "4.00 (4.00 to 4.00)"
     swapped = [
         row | {"method": {"SemFS": "SemFS/c", "SemFS/c": "SemFS"}[row["method"]]}
         for row in rows
     ]
-    assert comparisons.steadier_than_center_loss(scores_of(swapped)).verdict == "not"
-    assert not comparisons.steadier_than_center_loss(scores_of(rows[:1] + rows[10:11])).is_run
+    assert comparisons.steadier_than_variant(scores_of(swapped)).verdict == "not"
+    assert not comparisons.steadier_than_variant(scores_of(rows[:1] + rows[10:11])).is_run
 
 
 def test_few_pairs_of_seen_classes_have_a_spread_without_an_interval():
@@ -132,7 +166,7 @@ def test_few_pairs_of_seen_classes_have_a_spread_without_an_interval():
     for row, split in zip(rows, ["a+b", "a+c", "d+e"] * 2):
         row["split"] = split
     # Without class a one pair is left.
-    claim = comparisons.steadier_than_center_loss(scores_of(rows))
+    claim = comparisons.steadier_than_variant(scores_of(rows))
     assert claim.rows == [["toy", "1.00", "3", "undecided"]]
 
 
@@ -166,13 +200,16 @@ def test_the_growth_of_the_lead_is_its_slope_over_the_labeled_share():
 
 @pytest.mark.parametrize(("labels", "verdict"), [(0.3, "confirmed"), (0.4, "not")])
 def test_the_lead_with_few_labels_is_that_of_the_smallest_share(labels, verdict):
-    scores = {"SemFS": 0.35, "ANOVA F": 0.3, "SemFS (labels)": labels, "Markers per class": 0.5}
+    scores = {"SemFS": 0.35, "ANOVA F": 0.3, "SemFS (labels)": labels, "Markers per class": 0.2}
     rows = made_rows(scores, experiment="labeled-ratio", ratio=0.1)
     rows += made_rows(scores | {"SemFS": 0.1}, experiment="labeled-ratio", ratio=1.0)
     claim = sweeps.few_labels(rows)
     assert claim.verdict == verdict
-    # Markers are shown for reference.
-    assert [row[-1] for row in claim.rows] == ["confirmed", verdict, "–"]
+    assert [row[-1] for row in claim.rows] == ["confirmed", verdict, "confirmed"]
+    behind_markers = [
+        row | {"acc": 0.5} if row["method"] == "Markers per class" else row for row in rows
+    ]
+    assert sweeps.few_labels(behind_markers).verdict == "not"
 
 
 def test_attributes_are_judged_for_each_method_of_the_paper():
@@ -186,6 +223,12 @@ def test_attributes_are_judged_for_each_method_of_the_paper():
         ("SemFS", "confirmed"),
         ("LASSO", "not"),
     ]
+    for name in ("one", "two"):
+        rows += made_rows({"SemFS": 0.6, "SemFS (labels)": 0.4}, dataset=name)
+    sentence = sweeps.attributes_against_labels(rows).sentence
+    # Two methods on three and one data sets: a mean needs three.
+    assert sentence.startswith("SemFS: mean lead in ACC +0.167 (")
+    assert "LASSO" not in sentence
 
 
 @pytest.mark.parametrize(("low", "verdict"), [(0.499, "confirmed"), (0.4, "not")])

@@ -61,6 +61,24 @@ def test_intervals_of_pairs_hold_the_true_mean_about_as_often_as_they_say():
     assert 0.92 < n_held / n_trials < 0.99
 
 
+@pytest.mark.parametrize("n_pairs", [2, 3, 5])
+def test_intervals_of_few_pairs_are_not_too_narrow(n_pairs):
+    # Two disjoint pairs have four classes, but only two independent numbers.
+    rng = np.random.default_rng(0)
+    pairs = list(combinations(range(10), 2))
+    n_held = 0
+    n_tested = 0
+    for _ in range(400):
+        of_class = rng.normal(size=10)
+        drawn = [pairs[i] for i in rng.permutation(len(pairs))[:n_pairs]]
+        values = {f"{a}+{b}": of_class[a] + of_class[b] for a, b in drawn}
+        found = mean_over_splits(values)
+        if found.low is not None and found.high is not None:
+            n_tested += 1
+            n_held += found.low <= 0.0 <= found.high
+    assert n_held / n_tested > 0.93
+
+
 def test_pairs_that_all_share_a_class_give_no_interval():
     assert mean_over_splits({"a+b": 0.1, "a+c": 0.2}).verdict == "not tested"
 

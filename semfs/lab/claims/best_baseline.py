@@ -13,6 +13,7 @@ from statistics import fmean
 from semfs.lab.claims.measured import NO_LEAD, MethodScores
 from semfs.lab.claims.rules import FEWEST_SPLITS
 from semfs.lab.comparison import Interval, interval_over_splits
+from semfs.lab.plan import ORACLE
 
 
 def relative_lead(
@@ -42,6 +43,19 @@ def leads_over_each(
     incomplete = too_few_splits(leads)
     order = sorted(leads, key=lambda label: (label in incomplete, leads[label].mean))
     return {label: leads[label] for label in order}
+
+
+def best_baseline(leads: Mapping[str, Interval], tuned: Sequence[str] = ()) -> str:
+    """Return the baseline of the smallest lead: the first one that has enough splits.
+
+    Where all of the tuned baselines have few splits, the smallest lead over these counts, or
+    over a baseline that was not tuned. The same baseline at its defaults is no substitute.
+    """
+    run = {label for label in tuned if label in leads}
+    if not run or not run <= set(too_few_splits(leads)):
+        return next(iter(leads))
+    at_defaults = {label.removesuffix(ORACLE) for label in run}
+    return min(leads.keys() - at_defaults, key=lambda label: (leads[label].mean, label))
 
 
 def too_few_splits(leads: Mapping[str, Interval]) -> list[str]:

@@ -24,8 +24,8 @@ from semfs.lab.sections import data_title
 #: The method of the paper: its objective, solved directly, and by its own algorithm.
 OURS = "SemFS"
 PUBLISHED = "SemFS as published"
-#: The paper's variant with the center-characteristic loss alone.
-CENTER_LOSS = "SemFS/c"
+#: The paper's variant without the center-characteristic loss: α is 0.
+VARIANT = "SemFS/c"
 #: The same with descriptions of the unseen classes, which the paper's method does not use.
 DESCRIBED = "SemFS, unseen classes described"
 #: The baselines of the paper, and those of them that use class labels.
@@ -179,7 +179,7 @@ def attribute_leads(rows: Sequence[Row]) -> dict[str, dict[str, list[Interval]]]
         "clustering": {OURS: (OURS, "SemFS (labels)")},
         "attributes-vs-labels": {
             method: (f"{method} (attributes)", f"{method} (labels)")
-            for method in (OURS, CENTER_LOSS, "LASSO")
+            for method in (OURS, VARIANT, "LASSO")
         },
     }.items():
         for name, methods in scores_of(rows, experiment).items():

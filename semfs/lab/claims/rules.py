@@ -59,7 +59,8 @@ OWN_RULES = {
     ),
     "Tuned on the test": (
         "a baseline counts at its defaults, too, in the headline; where its grid was not run, "
-        "nothing is confirmed."
+        f"nothing is confirmed. Where all grids have fewer than {FEWEST_SPLITS} class splits, "
+        "the lead on these is shown."
     ),
     "First": (
         "only the paper's baselines count; other selectors that are ahead are named beside "
@@ -75,7 +76,8 @@ OWN_RULES = {
     ),
     "Attributes": (
         "two seen classes (CIFAR-10) have but one direction in which they can differ, so that "
-        "attributes and labels are the same targets for SemFS."
+        "attributes and labels are the same targets for SemFS. There no lead over SemFS "
+        "(labels) can be confirmed or refuted."
     ),
     "α": (
         "confirmed if the interval of the difference in ACC to "
@@ -107,15 +109,21 @@ INTERVALS = (
     "random splits of the same classes would change a number, not how much other classes "
     "would. The pairs of seen classes of CIFAR-10 are not independent, because each class is "
     "in several of them. There all pairs of one class are left out at a time, so that the "
-    "interval also covers other classes of this kind."
+    "interval also covers other classes of this kind. The interval of a mean over data sets "
+    "is Student's t interval of their numbers: it says what other data sets of this kind "
+    "would show. There is no correction for the number of comparisons: of 40 intervals "
+    "between equally good methods, one lies above zero by chance, and one below. One data set "
+    "that confirms or refutes a claim therefore says little."
 )
 
 #: Under which conditions the methods were compared.
 CONDITIONS = (
     "In the main comparison SemFS knows the attributes of the seen classes alone, as in the "
-    "paper, and its settings are the defaults. Baselines are at their defaults unless called "
-    "(oracle): those have the best point of the paper's grid, chosen on the test for each k "
-    "and measure."
+    "paper, and its settings are the defaults. SemFS/c is the paper's variant without the "
+    "center-characteristic loss (α = 0). Baselines are at their defaults unless called "
+    "(oracle): those have the best point of the paper's grid, chosen on the test for each "
+    "split, k and measure. The paper does not say how often it chose; no other choice would be "
+    "stronger."
 )
 
 
