@@ -22,9 +22,10 @@ from paper_claims import (
     escaped,
     lead_in_words,
     leads_by_k,
+    leads_with_few_and_many,
     numbers,
-    other_leads_in_words,
     rules_text,
+    take_away,
     verdict_table,
 )
 from paper_figures import Figure, all_figures, write_figures
@@ -63,6 +64,7 @@ def reproduced(found: Mapping[str, Any]) -> str:
     claims = all_claims(rows)
     parts = [
         first_line(claims[0], claims[1], scores),
+        take_away(scores, HEADLINE_DATA),
         "## The paper's claims",
         verdict_table(claims),
         rules_text(),
@@ -79,7 +81,7 @@ def reproduced(found: Mapping[str, Any]) -> str:
         "## What the rows are from",
         *_origin(found),
     ]
-    return made_by(dict(found), "\n\n".join(parts))
+    return made_by(dict(found), "\n\n".join(filter(None, parts)))
 
 
 def first_line(headline: Claim, tuned: Claim, scores: Scores) -> str:
@@ -92,18 +94,19 @@ def first_line(headline: Claim, tuned: Claim, scores: Scores) -> str:
         # The paper tunes its baselines, so this is its own comparison.
         parts.append(f"With baselines tuned on the test, as in the paper: {_counts(tuned)}")
     parts.append(lead_in_words(scores, HEADLINE_DATA))
-    parts.append(other_leads_in_words(scores, HEADLINE_DATA))
     return " ".join(filter(None, parts))
 
 
 def readme_paragraph(found: Mapping[str, Any]) -> str:
     """What README.md says of the paper's headline, in lines of Markdown."""
     headline = all_claims(found["rows"])[0]
+    scores = scores_of(found["rows"])
     text = (
         "This table does not test the claims of the paper; [another page](docs/reproducing.md) "
         "lists each of them with its verdict. The headline claim, a lead of 20–40 % over the "
         f"best baseline, {ANSWERS[headline.verdict]}: {_counts(headline)} "
-        f"{lead_in_words(scores_of(found['rows']), HEADLINE_DATA)}"
+        f"{lead_in_words(scores, HEADLINE_DATA)} "
+        f"{leads_with_few_and_many(scores, HEADLINE_DATA)}"
     )
     # A number and its percent sign stay on one line.
     text = text.replace(" %", "\u00a0%")

@@ -88,13 +88,51 @@ def test_the_first_line_says_how_large_the_lead_is_on_features_of_the_papers_kin
     assert text.startswith(f"On {name}")
     for words in ("ahead of LASSO", "+22 % (", "splits: 10", "as the paper says"):
         assert words in text
-    others = claims.other_leads_in_words(measured.scores_of(rows), name)
-    assert "At other k: +22 % at 5." in others
-    assert "unlike in the paper: +40 %" in others
+    assert claims.leads_with_few_and_many(measured.scores_of(rows), name) == (
+        "The lead is +22 % (+22 to +22) at k = 5."
+    )
     rows = made_rows({"SemFS": 0.55, "LASSO": 0.5}, dataset="cub")
     assert "less than the 20 %" in claims.lead_in_words(measured.scores_of(rows), name)
     assert claims.lead_in_words({}, name) == ""
-    assert claims.other_leads_in_words({}, name) == ""
+    assert claims.leads_with_few_and_many({}, name) == ""
+
+
+def test_the_page_says_what_to_take_away_from_features_of_the_papers_kind(claims):
+    name = comparisons.HEADLINE_DATA
+    rows = made_rows({"SemFS": 0.58, "LASSO": 0.5, measured.DESCRIBED: 0.7}, dataset="cub")
+    assert claims.take_away(measured.scores_of(rows), name) == ""
+    assert claims.take_away({}, name) == ""
+    rows += made_rows({measured.ATTRIBUTES_ALONE: 0.55}, dataset="cub")
+    at_5 = made_rows({"SemFS": 0.7, "LASSO": 0.5}, dataset="cub")
+    rows += [row | {"k": 5} for row in at_5]
+    text = claims.take_away(measured.scores_of(rows), name)
+    assert "+40 % (+40 to +40) at k = 5 and +16 % (+16 to +16) at k = 20." in text
+    assert "it exceeds 20 % at 5 and stays below 20 % at 20 features." in text
+    assert "by +10 % (+10 to +10) with attributes as the only targets" in text
+    assert "(+40 to +40) with descriptions of the unseen classes" in text
+    assert "not the attributes" not in text
+    rows += made_rows({"SemFS (labels)": 0.6}, dataset="cub")
+    text = claims.take_away(measured.scores_of(rows), name)
+    assert text.endswith("So it is not the attributes that make the lead.")
+    assert "random ones" not in text
+    for row in rows:
+        row["split"] = "given" if row["split"] == "0" else f"random-{row['split']}"
+    rows[0]["acc"] = 0.75
+    text = claims.take_away(measured.scores_of(rows), name)
+    assert "it is +50 % on the split that the data set names, and +16 to +16 % on each" in text
+
+
+def test_tuned_baselines_on_few_splits_are_compared_with_their_defaults_there(claims):
+    name = comparisons.HEADLINE_DATA
+    rows = made_rows({"SemFS": 0.6, "LASSO": 0.4}, dataset="cub")
+    rows += [row | {"k": 5} for row in rows]
+    for row in rows[10:13]:
+        row["acc"] = 0.5
+    rows += made_rows({"LASSO (oracle)": 0.55}, 3, dataset="cub")
+    text = claims.take_away(measured.scores_of(rows), name)
+    assert "Over LASSO (oracle), the best baseline tuned on the test" in text
+    assert "+9 % (+9 to +9) at k = 20 (class splits: 3), and over LASSO at its defaults" in text
+    assert "+20 % on the same splits." in text
 
 
 def test_names_are_one_cell_of_a_table_whatever_they_are(claims):

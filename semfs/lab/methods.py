@@ -190,6 +190,12 @@ def _methods() -> list[Method]:
         _semfs("semfs", "SemFS", target_attributes=None),
         _semfs("semfs-described", "SemFS, unseen classes described"),
         replace(_semfs("semfs-unlabeled", "SemFS, unlabeled samples"), uses_unlabeled=True),
+        _semfs(
+            "semfs-attributes",
+            "SemFS (attributes alone)",
+            target_attributes=None,
+            label_weight=0.0,
+        ),
         _semfs("semfs-c", "SemFS/c", alpha=0.0, target_attributes=None),
         _semfs("semfs-labels", "SemFS (labels)", attributes=False),
         _semfs("semfs-published", "SemFS as published", **AS_PUBLISHED),

@@ -77,7 +77,8 @@ OWN_RULES = {
     "Attributes": (
         "two seen classes (CIFAR-10) have but one direction in which they can differ, so that "
         "attributes and labels are the same targets for SemFS. There no lead over SemFS "
-        "(labels) can be confirmed or refuted."
+        "(labels) can be confirmed or refuted. SemFS and SemFS/c have the labels beside the "
+        "attributes, as by default; SemFS (attributes alone) and LASSO do not."
     ),
     "α": (
         "confirmed if the interval of the difference in ACC to "
@@ -119,10 +120,13 @@ INTERVALS = (
 #: Under which conditions the methods were compared.
 CONDITIONS = (
     "In the main comparison SemFS knows the attributes of the seen classes alone, as in the "
-    "paper, and its settings are the defaults. SemFS/c is the paper's variant without the "
-    "center-characteristic loss (α = 0). Baselines are at their defaults unless called "
-    "(oracle): those have the best point of the paper's grid, chosen on the test for each "
-    "split, k and measure. The paper does not say how often it chose; no other choice would be "
+    "paper, and its settings are the defaults. They differ from the paper's: the labels are "
+    "targets beside the attributes, all classes weigh the same, the penalty is relative to "
+    "the data, and near copies of selected features are skipped. SemFS (attributes alone) "
+    "is the same without the labels. SemFS/c is the paper's variant without the center- "
+    "characteristic loss (α = 0). Baselines are at their defaults unless called (oracle): "
+    "those have the best point of the paper's grid, chosen on the test for each split, k "
+    "and measure. The paper does not say how often it chose; no other choice would be "
     "stronger."
 )
 
