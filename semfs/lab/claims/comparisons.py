@@ -142,8 +142,8 @@ def _headline_parts(leads: Mapping[str, Interval]) -> list[str]:
     parts = []
     if HEADLINE_DATA in leads:
         lead = leads[HEADLINE_DATA]
-        few = f" on {counted(lead.n, 'split')}" if lead.n < FEWEST_SPLITS else ""
-        parts.append(f"CUB: {lead_in_percent(lead)}{few}")
+        remark = f" on {counted(lead.n, 'split')}" if lead.n < FEWEST_SPLITS else ""
+        parts.append(f"CUB: {lead_in_percent(lead)}{remark}")
     # The interval of two numbers says nothing.
     if len(leads) > 2:
         mean = paired_interval([lead.mean for lead in leads.values()])
