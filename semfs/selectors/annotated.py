@@ -1,6 +1,6 @@
-"""Columns of a table that name samples: class, probability and the next best class.
+"""Table columns with predictions: class, probability and the second most likely class.
 
-`semfs predict` writes them, and `semfs.scverse.annotate` adds them to ``obs``.
+`semfs predict` writes these columns, and `semfs.scverse.annotate` adds them to ``obs``.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def annotation_columns(
     given: tuple[str, Labels] | None = None,
     batch: tuple[str, Labels | None] = ("batch", None),
 ) -> dict[str, np.ndarray]:
-    """Return class, probability and the next best class of samples X (n, d), as columns (n,).
+    """Return columns (n,) with class, probability and second class of samples X (n, d).
 
-    Names of classes are text. Samples far from all classes are called "unknown" if a rate is
-    given. ``given`` are labels that samples keep; only those without one are named. ``given``
-    and ``batch`` come with the name of the parameter that holds them.
+    Class names are text. If a rate is given, samples far from all classes get the class
+    "unknown". Samples with a label in ``given`` keep it, and only the others are predicted.
+    ``given`` and ``batch`` are pairs of values and the name of the parameter they come from.
     """
     refusal: dict[str, Any] = {}
     if unknown_rate is not None:
@@ -61,7 +61,7 @@ def annotation_columns(
 
 
 def _rows_to_name(parameter: str, labels: Labels) -> np.ndarray:
-    """Which samples (n,) have no label; raise if all have one."""
+    """Return which samples (n,) have no label. Raise if all have one."""
     rows: np.ndarray = labels.codes < 0
     if not rows.any():
         raise ParameterError(
@@ -73,7 +73,7 @@ def _rows_to_name(parameter: str, labels: Labels) -> np.ndarray:
 
 
 def _spread(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return values of some samples, a mask (n,), for all: others have None or NaN."""
+    """Expand values of the samples in a mask (n,) to all samples. Others get None or NaN."""
     is_text = values.dtype.kind == "O"
     column: np.ndarray = np.full(len(rows), None if is_text else np.nan, dtype=values.dtype)
     column[rows] = values
@@ -81,7 +81,7 @@ def _spread(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def _warn_of_batches(selector: LinearSelector, parameter: str, batches: Labels | None) -> None:
-    """Warn if offsets of batches cannot be removed that were removed in the fit."""
+    """Warn if batch offsets that were removed in the fit cannot be removed here."""
     known = Labels.of(getattr(selector, "batches_", np.zeros(0))).classes
     if batches is None and known:
         message = (

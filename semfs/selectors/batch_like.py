@@ -1,7 +1,7 @@
-"""Columns beside the samples that look like batches, and whether clusters follow one of them.
+"""Check whether clusters of unlabeled samples follow a column that looks like a batch.
 
-Clusters of unlabeled samples are taken for unseen classes. If they are donors instead, the
-selected features separate donors. A user who knows the batches can say so.
+SemFS treats clusters of unlabeled samples as unseen classes. If the clusters are donors
+instead, the selected features separate donors. A warning tells the user to name the batches.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FEWEST_PER_VALUE = 5
 
 
 def looks_like_batches(column: str) -> bool:
-    """Return whether the name of a column says that it may hold batches.
+    """Return whether the name of a column suggests that it holds batches.
 
     Examples
     --------
@@ -50,8 +50,9 @@ def warn_of_batch_like_clusters(
 ) -> None:
     """Warn if clusters (n,) of unlabeled samples follow one of some columns (n,).
 
-    Columns hold the code of each sample's value, negative where it has none; ``clusters`` is
-    negative where a sample is ignored. ``parameter`` takes the name of a column of batches.
+    Columns hold a code for the value of each sample, negative if it has none. ``clusters`` is
+    negative for ignored samples. ``parameter`` is the name of the parameter that takes a column
+    of batches.
     """
     best = 0.0
     found = ""
@@ -72,7 +73,7 @@ def warn_of_batch_like_clusters(
 
 
 def _guessed(clusters: Indices, codes: Indices) -> tuple[float, float]:
-    """Share of samples whose value is the most frequent of their cluster, and of all.
+    """Return the shares of samples with the most frequent value of their cluster, and overall.
 
     Both are 1 if the values cannot be batches.
     """

@@ -1,7 +1,7 @@
-"""`CalibratedPredictor`: a Gaussian model whose scores can be compared and trusted.
+"""`CalibratedPredictor`: a Gaussian model with calibrated scores.
 
-It joins the model of `prediction` with what `calibration`, `certainty` and `together` learn
-about its scores from a few samples.
+It combines the model of `prediction` with corrections of its scores, which `calibration`,
+`certainty` and `together` learn from a few samples.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CalibratedPredictor:
 
     @cached_property
     def calibration(self) -> Calibration:
-        """What samples of seen classes tell, simulated ones if none were kept."""
+        """Return the calibration on samples of seen classes, or on simulated ones."""
         sample = self.given
         if sample is None:
             predictor = self.predictor
@@ -47,26 +47,26 @@ class CalibratedPredictor:
 
     @cached_property
     def certainty(self) -> Certainty:
-        """Temperatures of probabilities, and thresholds of refusals."""
+        """Return the temperatures of probabilities and the thresholds for unknown samples."""
         return Certainty(self.calibration)
 
     @cached_property
     def trial(self) -> TogetherTrial:
-        """What predicting together does to classes treated as unseen."""
+        """Return how predicting together affects classes that are treated as unseen."""
         return TogetherTrial(self.certainty)
 
     @property
     def bias(self) -> float:
-        """What is subtracted from scores of seen classes where unseen ones compete."""
+        """Return what is subtracted from scores of seen classes if unseen ones compete."""
         return self.calibration.bias
 
     def keep_features(self, kept: Mask) -> CalibratedPredictor:
-        """Return the model of some of the features, a mask (k,), calibrated anew."""
+        """Return the model for the features in a mask (k,), calibrated again."""
         given = None if self.given is None else self.given.keep_features(kept)
         return CalibratedPredictor(self.predictor.keep_features(kept), given)
 
     def seen(self, table: AttributeTable) -> Mask:
-        """Which classes (U,) of a table are seen ones."""
+        """Return which classes (U,) of a table are seen."""
         return self.predictor.seen_positions(table) >= 0
 
     def scores(self, Z: Float64, table: AttributeTable) -> Float64:
@@ -74,7 +74,7 @@ class CalibratedPredictor:
         return self.scorer(table).scores(Z)
 
     def scorer(self, table: AttributeTable) -> ClassScorer:
-        """Return what scores samples by the classes of a table, seen and unseen comparable."""
+        """Return a scorer of samples, comparable between seen and unseen classes of a table."""
         found = self.predictor.scorer(table)
         if found.seen.any() and not found.seen.all():
             found = replace(found, bias=self.bias)
@@ -85,8 +85,8 @@ class CalibratedPredictor:
     ) -> Iterator[tuple[Float64, Float64]]:
         """Yield probabilities and scores (r, U) of samples (r, k), block by block.
 
-        Together, samples help each other: all are read before the first is predicted. Where
-        folds say that this would not help, each is predicted alone.
+        If samples are predicted together, all are read before the first is predicted. If this
+        did not help on the folds, each sample is predicted alone.
         """
         if together and not self.seen(table).all() and self.trial.helps:
             yield from self._predictions_together(blocks, table)
@@ -100,7 +100,7 @@ class CalibratedPredictor:
     def _predictions_together(
         self, blocks: Iterable[Float64], table: AttributeTable
     ) -> Iterator[tuple[Float64, Float64]]:
-        """As `predictions`, by a mixture that all samples belong to."""
+        """Yield `predictions` from a mixture that is fitted to all samples."""
         kept = KeptBlocks()
         scorer = self.scorer(table)
         for Z in blocks:
@@ -113,7 +113,7 @@ class CalibratedPredictor:
             yield softmax(together / temperature, axis=1), scores
 
     def mixture(self, table: AttributeTable) -> Mixture:
-        """Return what predicts samples together, not yet fitted to any."""
+        """Return the mixture that predicts samples together, before it is fitted."""
         position = self.predictor.seen_positions(table)
         seen = position >= 0
         fixed = np.zeros((len(position), self.predictor.means.shape[1]))

@@ -1,10 +1,10 @@
-"""Calibration between seen and unseen classes, by seen classes that are treated as unseen.
+"""Calibration of scores, using seen classes that are treated as unseen.
 
-Samples of unseen classes lie far from means that were only predicted, so that seen classes win
-too often. In turn, a third of the seen classes is treated as unseen and predicted from the
-descriptions of the others. These folds show by how much the scores of seen classes must be
-lowered (`bias`), how certain scores are (`certainty`), and whether samples help each other
-(`together`).
+The mean of an unseen class is only predicted, so its samples lie far from it, and seen classes
+would win too often. In turn, a third of the seen classes is treated as unseen, and their means
+are predicted from the other classes. These folds show by how much the scores of seen classes
+must be lowered (`bias`), how reliable scores are (`certainty`), and whether it helps to predict
+samples together (`together`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ N_BIASES = 400
 
 @dataclass(frozen=True, eq=False)
 class ScoredSamples:
-    """Samples of H classes that compete, and which class is the true one."""
+    """Scores of samples for H competing classes, and the true class of each sample."""
 
     scores: Float64  # (r, H)
     truth: Indices  # (r,), columns of the true classes
@@ -38,14 +38,14 @@ class ScoredSamples:
 
     @property
     def accuracy(self) -> float:
-        """Share of samples whose best class is right, averaged over classes."""
+        """The share of samples whose best class is correct, averaged over classes."""
         right = self.scores.argmax(axis=1) == self.truth
         return float(self.shares @ right) / self.scores.shape[1]
 
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """Seen classes, of which some were treated as unseen."""
+    """A fold: scores when some of the seen classes are treated as unseen."""
 
     held_out: Indices  # (H,), those
     scores: Float64  # (s, C), log-likelihoods of all classes for the calibration sample
@@ -53,14 +53,14 @@ class Fold:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What the calibration sample tells about the scores of a model."""
+    """Calibration of the scores of a model on the calibration sample."""
 
     predictor: ClassPredictor
     sample: CalibrationSample
 
     @cached_property
     def folds(self) -> list[Fold]:
-        """Scores of the sample when classes are treated as unseen; needs three classes."""
+        """Return the folds, in which classes are treated as unseen. Needs three classes."""
         predictor = self.predictor
         C = len(predictor.means)
         seen_scores = predictor.scores(self.sample.Z, predictor.table)
@@ -80,9 +80,9 @@ class Calibration:
 
     @cached_property
     def bias(self) -> float:
-        """What is subtracted from scores of seen classes where unseen ones compete.
+        """The amount to subtract from scores of seen classes if unseen ones compete.
 
-        The one of largest harmonic mean of the accuracies of seen and unseen classes.
+        It maximizes the harmonic mean of the accuracies of seen and unseen classes.
         """
         if not self.folds:
             return 0.0
@@ -97,14 +97,14 @@ class Calibration:
     # ---- samples whose class is known ----------------------------------------------------
 
     def seen_samples(self) -> ScoredSamples:
-        """Return samples of seen classes, which compete among themselves."""
+        """Return samples of seen classes, with seen classes as the only candidates."""
         predictor = self.predictor
         scores = predictor.scores(self.sample.Z, predictor.table)
         scores = self.without_itself(scores, np.arange(len(predictor.means)))
         return ScoredSamples(scores, self.sample.codes, self.sample.shares)
 
     def unseen_samples(self) -> list[ScoredSamples]:
-        """Return samples of classes treated as unseen, competing among themselves."""
+        """Return samples of classes treated as unseen, with these as the only candidates."""
         found = []
         for fold in self.folds:
             rows = self.plays_unseen(fold)
@@ -114,7 +114,7 @@ class Calibration:
         return found
 
     def mixed_samples(self) -> list[ScoredSamples]:
-        """Return all samples; classes treated as unseen compete with the others."""
+        """Return all samples, with all classes as candidates."""
         found = []
         for fold in self.folds:
             scores = fold.scores - self.bias
@@ -123,14 +123,14 @@ class Calibration:
         return found
 
     def plays_unseen(self, fold: Fold) -> Indices:
-        """Return the samples (r,) whose class was treated as unseen."""
+        """Return which samples (r,) have a class that was treated as unseen."""
         return np.flatnonzero(np.isin(self.sample.codes, fold.held_out))
 
     def without_itself(self, scores: Float64, position: Indices) -> Float64:
-        """Correct scores (s, U) of a sample's class, whose mean the sample is a part of.
+        """Correct scores (s, U) for the influence of a sample on the mean of its own class.
 
-        Without the sample the mean is n/(n − 1) times as far away. ``position`` (U,) are those
-        of the classes among the seen ones.
+        Without the sample, the mean of its class would be n/(n − 1) times as far away.
+        ``position`` (U,) holds the positions of the classes among the seen ones.
         """
         sample = self.sample
         counts = sample.counts[sample.codes]
@@ -145,7 +145,7 @@ class Calibration:
 
 @dataclass(frozen=True, eq=False)
 class _Race:
-    """The best seen and the best unseen class of each sample in a fold."""
+    """The best seen class and the best unseen class of each sample in a fold."""
 
     gap: Float64  # (s,), score of the best seen minus that of the best unseen class
     seen_right: Float64  # (s,), share of the accuracy of seen classes if the seen one wins
@@ -153,7 +153,7 @@ class _Race:
 
     @classmethod
     def of(cls, fold: Fold, codes: Indices, shares: Float64) -> Self:
-        """Compare the classes of a fold, which counts every class alike."""
+        """Compare the classes of a fold. Every class has the same weight."""
         C = fold.scores.shape[1]
         unseen = np.isin(np.arange(C), fold.held_out)
         best_seen = np.where(unseen, -np.inf, fold.scores)
@@ -167,7 +167,7 @@ class _Race:
         )
 
     def harmonic_means(self, biases: Float64) -> Float64:
-        """Return the harmonic mean (b,) of the accuracies with each bias, ascending."""
+        """Return the harmonic mean (b,) of the accuracies for each of some ascending biases."""
         order = np.argsort(self.gap)
         # the unseen class wins if the gap is at most the bias
         n_unseen = np.searchsorted(self.gap[order], biases, side="right")
@@ -179,7 +179,7 @@ class _Race:
 
 
 def _thirds(n_classes: int) -> Iterator[Indices]:
-    """Yield the classes treated as unseen together."""
+    """Yield the groups of classes that are treated as unseen together."""
     for partition in range(N_PARTITIONS):
         order = np.random.default_rng(partition).permutation(n_classes)
         for first in range(N_FOLDS):

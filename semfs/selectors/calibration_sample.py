@@ -1,7 +1,8 @@
-"""A few samples of each seen class, by which predictions are calibrated.
+"""A few samples of each seen class, on which predictions are calibrated.
 
-They are drawn by a hash of their numbers, so that neither the order of samples nor repetition
-matters. Where no samples are at hand (sums, files), Gaussian ones are simulated.
+They are drawn by a hash of their values, so that neither the order of samples nor repeated
+samples change the choice. If no samples are available (only sums, or files), Gaussian samples
+are simulated.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ class CalibrationSample:
 
     @classmethod
     def drawn(cls, rows: MemoryRows, features: Indices, n_classes: int) -> Self:
-        """Return features of random samples in memory, the same in any order of the rows.
+        """Draw random samples in memory, independent of the order of rows.
 
-        Samples are taken in the order of a hash of their numbers, so that one that occurs
-        twice counts as one of weight 2.
+        Samples are taken in the order of a hash of their values. A sample that occurs twice
+        counts as one sample of weight 2.
         """
         weights = np.ones(len(rows.codes))
         if rows.weights is not None:
@@ -64,7 +65,7 @@ class CalibrationSample:
 
     @classmethod
     def simulated(cls, means: Float64, within: Float64) -> Self:
-        """Return samples of Gaussians about class means (C, k), where no others are known."""
+        """Return samples from Gaussians about class means (C, k), if no others are known."""
         C, k = means.shape
         codes = np.repeat(np.arange(C), samples_per_class(C))
         values, vectors = np.linalg.eigh(within)
@@ -75,16 +76,16 @@ class CalibrationSample:
 
     @property
     def is_real(self) -> bool:
-        """Whether these are samples of the data."""
+        """Whether these are samples of the data, not simulated ones."""
         return bool(np.isfinite(self.counts).all())
 
     def keep_features(self, kept: Mask) -> CalibrationSample:
-        """Return the same samples with some of the features, a mask (k,)."""
+        """Return the same samples, restricted to the features in a mask (k,)."""
         return replace(self, Z=self.Z[:, kept])
 
     @property
     def shares(self) -> Float64:
-        """Weights (s,) that sum up to 1 in each class."""
+        """Return weights (s,) that sum up to 1 in each class."""
         totals = np.bincount(self.codes, self.weights, minlength=len(self.counts))
         return self.weights / totals[self.codes]
 
@@ -95,7 +96,7 @@ def samples_per_class(n_classes: int) -> int:
 
 
 def _row_hashes(X: Matrix, features: Indices) -> npt.NDArray[np.uint64]:
-    """A pseudo-random number (n,) of each row of X (n, d), by its values of some features."""
+    """Return a pseudo-random number (n,) for each row of X, from values of some features."""
     n = X.shape[0]
     found = np.empty(n, dtype=np.uint64)
 
@@ -110,7 +111,7 @@ def _row_hashes(X: Matrix, features: Indices) -> npt.NDArray[np.uint64]:
 
 
 def _part(X: Matrix, rows: slice | Indices, features: Indices) -> Float64:
-    """Some rows and features of a matrix, dense."""
+    """Return some rows and features of a matrix as a dense matrix."""
     found: Any
     if sp.issparse(X):
         found = X[rows]
@@ -124,7 +125,7 @@ def _part(X: Matrix, rows: slice | Indices, features: Indices) -> Float64:
 
 
 def _hashes(Z: Float64) -> npt.NDArray[np.uint64]:
-    """A pseudo-random number (n,) of each row of Z (n, k), the same for rows that are equal."""
+    """Return a pseudo-random number (n,) for each row of Z (n, k), the same for equal rows."""
     bits = (Z + 0.0).view(np.uint64)  # + 0.0: there are two zeros
     rng = np.random.default_rng(0)
     odd = rng.integers(0, 2**63, Z.shape[1], dtype=np.uint64) * 2 + 1
@@ -135,7 +136,7 @@ def _hashes(Z: Float64) -> npt.NDArray[np.uint64]:
 
 
 def _places_in_groups(groups: Indices) -> Indices:
-    """The place (n,) of each entry among those of its group; groups are sorted."""
+    """Return the position (n,) of each entry within its group. Groups are sorted."""
     starts = np.flatnonzero(np.concatenate([[True], np.diff(groups) != 0]))
     lengths = np.diff(np.append(starts, len(groups)))
     return np.arange(len(groups)) - np.repeat(starts, lengths)

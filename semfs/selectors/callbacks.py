@@ -1,4 +1,4 @@
-"""scikit-learn's callbacks; before scikit-learn 1.9, fits run without any."""
+"""scikit-learn's callbacks. Before scikit-learn 1.9, fits run without callbacks."""
 
 from __future__ import annotations
 

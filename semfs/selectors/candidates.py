@@ -43,9 +43,9 @@ class Candidates:
     ) -> Self:
         """Return the candidates, given features to include and exclude by index or name.
 
-        ``only`` are the features to select among, and ``outside`` features that other rules
-        keep out. What is included may be selected all the same. ``groups`` are the features
-        of each group by its name, which may stand for them.
+        Only features in ``only`` may be selected, and none in ``outside``, which other rules
+        keep out. Included features may be selected in any case. ``groups`` maps the name of
+        each group to its features; the name may be used in their place.
         """
         d = moments.n_features
         constant = moments.constant()
@@ -91,7 +91,7 @@ class Candidates:
             raise ParameterError(rule, message)
 
     def restrict(self, columns: Indices) -> Self:
-        """Return the candidates among some columns, which hold all forced features."""
+        """Return the candidates among some columns, which contain all forced features."""
         return type(self)(
             self.constant[columns],
             np.flatnonzero(np.isin(columns, self.forced)),
@@ -100,7 +100,7 @@ class Candidates:
 
     @property
     def allowed(self) -> Mask:
-        """Mask (d,) of the features that may be selected."""
+        """Return a mask (d,) of the features that may be selected."""
         allowed = ~self.constant
         allowed[self.excluded] = False
         allowed[self.forced] = True
@@ -108,7 +108,7 @@ class Candidates:
 
     @property
     def n_selectable(self) -> int:
-        """Number of features that can be kept, constant ones among them."""
+        """The number of features that can be selected, including constant ones."""
         return len(self.constant) - len(self.excluded)
 
 
@@ -118,7 +118,7 @@ def user_candidates(
     names: Sequence[str] | None,
     preprocessing: Preprocessing = NO_PREPROCESSING,
 ) -> Candidates:
-    """Return the features that the parameters allow; windows are on means of seen classes."""
+    """Return the features that the parameters allow. Level limits are on seen-class means."""
     outside: dict[str, Indices] = {}
     if params.min_level is not None or params.max_level is not None:
         outside = outside_levels(params, ClassLevels.of(moments, preprocessing))

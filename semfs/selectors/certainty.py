@@ -1,6 +1,6 @@
-"""How certain a prediction is: temperatures of probabilities, and when a sample is refused.
+"""Certainty of predictions: temperatures of probabilities, and thresholds for unknown samples.
 
-Both are learned from samples of seen classes, those of classes treated as unseen among them.
+Both are learned from samples of seen classes, some of which are treated as unseen.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Certainty:
     # ---- probabilities -------------------------------------------------------------------
 
     def temperature(self, table: AttributeTable) -> float:
-        """Return what scores of the classes of a table are divided by before the softmax."""
+        """Return the number by which scores are divided before the softmax."""
         found = self.fold_temperature(table)
         position = self.calibration.predictor.seen_positions(table)
         if (position >= 0).all():
@@ -43,7 +43,7 @@ class Certainty:
         return found * (1.0 + min(1.0, (FEW_CLASSES / n_seen) ** 2))
 
     def fold_temperature(self, table: AttributeTable) -> float:
-        """Return the temperature of seen classes, those that play unseen, or both."""
+        """Return the temperature of seen classes, of classes treated as unseen, or of both."""
         seen = self.calibration.predictor.seen_positions(table) >= 0
         if seen.all():
             return self._of_seen
@@ -55,7 +55,7 @@ class Certainty:
 
     @cached_property
     def of_unseen(self) -> float:
-        """The temperature of classes treated as unseen, among themselves."""
+        """Return the temperature if only classes treated as unseen compete."""
         return best_temperature(self.calibration.unseen_samples())
 
     @cached_property
@@ -65,10 +65,10 @@ class Certainty:
     # ---- refusals ------------------------------------------------------------------------
 
     def lowest_score(self, table: AttributeTable, rate: float) -> float:
-        """Return the score of the best class below which a sample belongs to none of a table.
+        """Return the lowest best score for which a sample belongs to a class of the table.
 
-        Samples of seen classes of the table are refused at this rate; if it has none, samples
-        of seen classes treated as unseen.
+        This share of the samples of seen classes in the table has lower scores. If the table
+        has no seen classes, it is the share of samples of classes treated as unseen.
         """
         position = self.calibration.predictor.seen_positions(table)
         if (position >= 0).any():
@@ -81,7 +81,7 @@ class Certainty:
         return quantile(best, shares, rate)
 
     def _lowest_of_seen(self, table: AttributeTable, position: Indices, rate: float) -> float:
-        """The score that this share of samples of seen classes of a table does not reach."""
+        """Return the score below which this share of samples of a table's seen classes lies."""
         calibration = self.calibration
         sample = calibration.sample
         seen = position >= 0
@@ -98,7 +98,7 @@ class Certainty:
 
 
 def best_temperature(groups: Sequence[ScoredSamples]) -> float:
-    """Return the temperature of largest likelihood of the true classes, all classes alike."""
+    """Return the temperature with the largest likelihood of the true classes."""
     groups = [samples for samples in groups if samples.scores.shape[1] > 1]
     if not groups:
         return 1.0
@@ -120,7 +120,7 @@ def best_temperature(groups: Sequence[ScoredSamples]) -> float:
 
 
 def quantile(values: Float64, weights: Float64, rate: float) -> float:
-    """Return the number below which this share of the weight lies; -inf without values."""
+    """Return the value below which this share of the weight lies, or -inf without values."""
     if not len(values):
         return -np.inf
     order = np.argsort(values)

@@ -1,8 +1,8 @@
 """Moments of the clusters of unlabeled samples, in memory or beyond.
 
-Clusters are found in a random part of the samples (`clusters`). All samples join the nearest
-one, and are summed up by cluster. If samples come in batches, the means of the batches are
-removed first: sums are taken of pairs (cluster, batch), and corrected afterward.
+A random part of the samples is clustered (`clusters`). Then all samples are assigned to the
+nearest cluster and summed up by cluster. If samples have batches, the means of the batches are
+removed: sums are taken over pairs (cluster, batch) and corrected afterward.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def clusters_in_memory(
     n_clusters: int | str,
     sizes: SampleSizes = DEFAULT_SIZES,
 ) -> tuple[Moments, Indices]:
-    """Return the moments of the clusters, and the cluster of each sample, -1 if it is ignored.
+    """Return the moments of the clusters, and the cluster of each sample (-1: ignored).
 
-    ``seen`` are the samples of the seen classes, which say how wide a cluster is.
+    ``seen`` are the samples of the seen classes, whose spread determines how wide a cluster is.
     """
     batch_of, offsets = _batch_offsets(unlabeled)
     corrected: Matrix | OffsetMatrix = unlabeled.X
@@ -80,7 +80,7 @@ def _nearest_clusters(
     samples: Indices,
     present: Mask | None,
 ) -> Indices:
-    """The nearest cluster of some samples of X, -1 if they are far from all."""
+    """Return the nearest cluster of some samples of X, or -1 if all clusters are far away."""
     nearest = np.empty(len(samples), dtype=np.intp)
     for rows in in_batches(len(samples), ASSIGNED_AT_ONCE):
         block = _features_of(X[samples[rows]], present)
@@ -94,7 +94,7 @@ def _sums_of_clusters(
     batch_of: Indices,
     offsets: Float64 | None,
 ) -> Moments:
-    """The moments of clusters (n,); offsets (B, d) of batches (n,), if any, are removed."""
+    """Return the moments of clusters (n,), minus the offsets (B, d) of batches (n,), if any."""
     clustered = np.flatnonzero(labels >= 0)
     X = _take(unlabeled.X, clustered)
     codes = labels[clustered]
@@ -109,7 +109,7 @@ def _sums_of_clusters(
 
 
 def _batch_offsets(unlabeled: UnlabeledRows) -> tuple[Indices, Float64 | None]:
-    """The batch (n,) of each unlabeled sample, and the offsets (B, d); None of one batch."""
+    """Return the batch (n,) of each unlabeled sample and offsets (B, d), None for one batch."""
     used = np.flatnonzero(unlabeled.is_used)
     names, codes = np.unique(unlabeled.batches[used], return_inverse=True)
     batch_of = np.zeros(unlabeled.n_rows, dtype=np.intp)
@@ -125,7 +125,7 @@ def _batch_offsets(unlabeled: UnlabeledRows) -> tuple[Indices, Float64 | None]:
 def _pairs_of(
     clusters: Indices, batches: Indices, n_clusters: int, n_batches: int
 ) -> tuple[Pairs, Indices]:
-    """The pairs (cluster, batch) of samples, and the code (n,) of each sample's pair."""
+    """Return the pairs (cluster, batch) that occur, and the pair (n,) of each sample."""
     # one number per pair: its quotient by n_batches is the cluster, its remainder the batch
     numbers, codes = np.unique(clusters * n_batches + batches, return_inverse=True)
     pairs = Pairs(
@@ -143,7 +143,7 @@ def _pairs_of(
 def _draw_seen(
     seen: MemoryRows | CorrectedRows, most: int
 ) -> tuple[Matrix | OffsetMatrix, Indices]:
-    """At most this many random samples of the seen classes, and their codes."""
+    """Draw at most this many samples of the seen classes, and return them with their codes."""
     weights = seen.weights
     is_used = np.ones(len(seen.codes), dtype=bool)
     if weights is not None:  # samples of weight 0 must not matter
@@ -158,7 +158,7 @@ def _draw_seen_beyond_memory(
     unlabeled: UnlabeledStream,
     most: int,
 ) -> tuple[Matrix | OffsetMatrix, Indices]:
-    """The same where unlabeled samples are beyond memory, and those of seen classes may be."""
+    """Draw samples of the seen classes if the unlabeled samples are beyond memory."""
     if unlabeled.seen is None:
         return _draw_seen(seen, most)
     X, labels = unlabeled.seen.sample(most, labeled=True)
@@ -180,7 +180,7 @@ def clusters_beyond_memory(
     n_clusters: int | str,
     sizes: SampleSizes = DEFAULT_SIZES,
 ) -> tuple[Moments, Indices]:
-    """Return the same as `clusters_in_memory`: clusters of a sample, moments of all samples."""
+    """Do the same as `clusters_in_memory`: cluster a random part, and sum up all samples."""
     rows = unlabeled.rows
     X, _ = rows.sample(sizes.clustered, labeled=False)
     _check_range(X)
@@ -212,7 +212,7 @@ def clusters_beyond_memory(
 
 
 def _check_range(X: Matrix) -> None:
-    """Raise if numbers of a file are not finite, or of a size that float32 cannot square."""
+    """Raise if values of a file are not finite, or if their squares exceed float32."""
     size = float(abs(X).max())
     if not np.isfinite(size):
         refuse_nonfinite(X, "The unlabeled samples")
@@ -226,9 +226,10 @@ def _check_range(X: Matrix) -> None:
 
 
 def _offsets_beyond_memory(rows: Any) -> Float64 | None:
-    """Means (B, d) of the batches of unlabeled samples about their mean, in one pass.
+    """Return the means (B, d) of the batches of unlabeled samples, minus their overall mean.
 
-    Zero for batches without unlabeled samples; None if only one batch has some.
+    This takes one pass. Batches without unlabeled samples have zeros. If only one batch has
+    unlabeled samples, None is returned.
     """
     labels = rows.labels
     batches = rows.batches
@@ -244,7 +245,7 @@ def _offsets_beyond_memory(rows: Any) -> Float64 | None:
 
 
 def _sampled_batches(rows: Any, n: int) -> Indices:
-    """The batches (n,) of the n unlabeled samples that `sample` of a source has drawn."""
+    """Return the batches (n,) of the n unlabeled samples that `sample` of a source drew."""
     drawn = draw_rows(rows.labels.codes == UNLABELED, n)
     return rows.batches.codes[drawn]
 
@@ -255,7 +256,7 @@ def _corrected_clusters(
     offsets: Float64,
     options: dict[str, Any],
 ) -> Moments:
-    """Moments of clusters of samples beyond memory, offsets (B, d) of batches removed."""
+    """Return moments of clusters of samples beyond memory, minus offsets (B, d) of batches."""
     paired = assigned.with_labels(pair_labels(assigned.labels, batches))
     by_pair = Moments.from_sums(*paired.sums(**options)).without_empty_classes()
     # clusters without samples are dropped, offsets of batches stay where they are
@@ -270,7 +271,7 @@ def _corrected_clusters(
 
 
 def _features_of(X: Matrix | OffsetMatrix, present: Mask | None) -> Any:
-    """The features of X in a mask (d,); all of them without a mask."""
+    """Return the features of X in a mask (d,), or all of them without a mask."""
     if present is None:
         return X
     features = np.flatnonzero(present)
@@ -280,18 +281,18 @@ def _features_of(X: Matrix | OffsetMatrix, present: Mask | None) -> Any:
 
 
 def _with_offsets(*matrices: Matrix | OffsetMatrix) -> list[Any]:
-    """The matrices, all of them with offsets (which may be 0) if one has some."""
+    """Return the matrices. If one has offsets, all get offsets, which may be 0."""
     if not any(isinstance(X, OffsetMatrix) for X in matrices):
         return list(matrices)
     return [X if isinstance(X, OffsetMatrix) else _zero_offsets(X) for X in matrices]
 
 
 def _zero_offsets(X: Matrix) -> OffsetMatrix:
-    """X (n, d) as samples of one batch, whose offset is 0."""
+    """Return X (n, d) as samples of one batch with offset 0."""
     n, d = X.shape
     return OffsetMatrix(X, np.zeros(n, np.intp), np.zeros((1, d)))
 
 
 def _take(X: Any, samples: Indices) -> Any:
-    """Some rows of X, without a copy if these are all."""
+    """Return some rows of X, without a copy if these are all rows."""
     return X if len(samples) == X.shape[0] else X[samples]

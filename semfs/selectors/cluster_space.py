@@ -1,4 +1,4 @@
-"""The space that samples are clustered in: principal components, perhaps whitened."""
+"""The space in which samples are clustered: principal components, sometimes whitened."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def projected(X: Matrix, directions: Float64) -> Float64:
 
 
 def unit_of(X: Matrix, directions: Float64, offset: Float64) -> float:
-    """Return the power of two next to the largest coordinate of X (n, d), 1 if all are zero.
+    """Return the power of two next to the largest coordinate of X (n, d), or 1 for zeros.
 
-    Division by a power of two changes no digit.
+    Division by a power of two is exact.
     """
     largest = float(np.abs(projected(X, directions) - offset).max())
     exponent = np.frexp(largest)[1]
@@ -54,7 +54,7 @@ def projected_in_batches(X: Matrix, samples: Indices, directions: Float64) -> Fl
 
 
 def principal_directions(X_seen: Any, X_unlabeled: Any) -> tuple[Float64, Float64]:
-    """Return leading principal directions (d, p) of all samples, and their mean there (p,)."""
+    """Return the leading principal directions (d, p) of all samples, and their mean (p,)."""
     X: Any
     if isinstance(X_seen, OffsetMatrix):
         corrected = stacked_offset_matrices([X_seen, X_unlabeled])
@@ -82,9 +82,9 @@ def principal_directions(X_seen: Any, X_unlabeled: Any) -> tuple[Float64, Float6
 
 
 def _sparse_principal_directions(X: OffsetMatrix) -> tuple[Float64, Float64]:
-    """The same of sparse samples minus their batches' offsets, which stay sparse.
+    """Return the same for sparse samples minus batch offsets, without making them dense.
 
-    As in scikit-learn's PCA of sparse data: ARPACK needs only products with the matrix.
+    As in scikit-learn's PCA of sparse data, ARPACK needs only products with the matrix.
     """
     n, d = X.shape
     mean = X.mean()
@@ -114,12 +114,13 @@ def _sparse_principal_directions(X: OffsetMatrix) -> tuple[Float64, Float64]:
 
 
 def helpful_whitening(Z: Float64, codes: Indices, rng: np.random.Generator) -> Float64 | None:
-    """Return the whitening (p, p) by the scatter within seen classes, None if it does not help.
+    """Return the whitening (p, p) by the scatter within seen classes, or None if it is no help.
 
-    It is learned on one half of the classes, and judged by how well K-means finds the classes
-    of the other half. Its mean gain must exceed the standard deviation of the gains: halves
-    overlap, so that more of them do not make the mean more certain. That is so on aPascal,
-    where whitening helps, and hardly on cells and texts, where it hurts or does nothing.
+    The whitening is learned on one half of the classes, and judged by how well K-means finds
+    the classes of the other half. The mean gain over several halves must exceed the standard
+    deviation of the gains, not the standard error, because the halves overlap and more of them
+    do not make the mean more certain. The condition holds on aPascal, where whitening helps,
+    but hardly on cells and texts, where it hurts or changes little.
     """
     n_classes = codes.max() + 1
     if n_classes < FEWEST_CLASSES_TO_JUDGE:
@@ -135,7 +136,7 @@ def helpful_whitening(Z: Float64, codes: Indices, rng: np.random.Generator) -> F
 
 
 def _gain_of_whitening(Z: Float64, codes: Indices, learn: Indices, judge: Indices) -> float:
-    """How much better K-means finds classes after whitening by the scatter within others."""
+    """Return how much better K-means finds classes after whitening by the scatter of others."""
     whitening = _within_class_whitening(*_samples_of(Z, codes, learn))
     if whitening is None:
         return 0.0
@@ -145,15 +146,16 @@ def _gain_of_whitening(Z: Float64, codes: Indices, learn: Indices, judge: Indice
 
 
 def _samples_of(Z: Float64, codes: Indices, classes: Indices) -> tuple[Float64, Indices]:
-    """Samples of some classes, and their classes numbered from 0."""
+    """Return the samples of some classes, and their classes numbered from 0."""
     rows = np.isin(codes, classes)
     return Z[rows], np.unique(codes[rows], return_inverse=True)[1]
 
 
 def _within_class_whitening(Z: Float64, codes: Indices) -> Float64 | None:
-    """Inverse square root (p, p) of the covariance within classes, half way to spherical.
+    """Return the inverse square root (p, p) of the covariance within classes, shrunk by half.
 
-    None if the samples of each class are all the same, as classes of one sample are.
+    The result is None if all samples of each class are equal, for example if each class has one
+    sample.
     """
     counts = np.bincount(codes)
     means = np.zeros((len(counts), Z.shape[1]))
@@ -169,6 +171,6 @@ def _within_class_whitening(Z: Float64, codes: Indices) -> Float64 | None:
 
 
 def _agreement(Z: Float64, codes: Indices) -> float:
-    """Normalized mutual information of the classes and as many clusters."""
+    """Return the NMI of the classes and as many clusters."""
     model = kmeans(Z, codes.max() + 1, N_STARTS_JUDGE)
     return normalized_mutual_info(codes, model.labels_)

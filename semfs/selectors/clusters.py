@@ -1,13 +1,12 @@
-"""Clusters of unlabeled samples, which `SemFS` takes for classes of their own.
+"""Clusters of unlabeled samples, which `SemFS` treats as unseen classes.
 
-Steps, all in the leading principal components of seen and unlabeled samples together:
+All steps work in the leading principal components of seen and unlabeled samples together:
 
-1. *Distance.* Directions in which samples of one seen class differ anyway say little about
-   other classes. The space is whitened by the covariance within the seen classes if it clearly
-   helps K-means to find seen classes that were held out.
-2. *Number.* Unless it is given, it is the smallest number of clusters that are as narrow as
-   clusters of the seen samples, one for each seen class, are.
-3. *Clusters.* K-means, the best of several starts.
+1. *Distance.* Directions in which samples of the same seen class differ say little about other
+classes. The space is whitened by the covariance within the seen classes if this clearly helps
+K-means to find seen classes that were held out. 2. *Number.* Unless it is given, it is the
+smallest number of clusters that are as narrow as clusters of the seen samples, with one cluster
+per seen class. 3. *Clusters.* K-means, with the best of several starts.
 
 Samples are sorted before anything is drawn at random, so that their order does not matter.
 """
@@ -47,7 +46,7 @@ OTHER_UNIT = 1e6
 
 @dataclass(frozen=True)
 class SampleSizes:
-    """At most this many samples take part in a step: a fixed random choice of them."""
+    """How many samples are used at most in each step. They are a fixed random choice."""
 
     components: int = 2000  # of either kind, for principal components and the distance
     number: int = 2000  # unlabeled ones, for the number of clusters
@@ -61,7 +60,7 @@ LARGEST_SAMPLE = DEFAULT_SIZES.clustered
 
 @dataclass(frozen=True)
 class Clusters:
-    """Centers of clusters in a space that samples are projected to."""
+    """Centers of clusters in a space to which samples are projected."""
 
     centers: Float64  # (K, p)
     directions: Float64  # (d, p) of the projection Z = X @ directions - offset
@@ -72,7 +71,7 @@ class Clusters:
     batch_offsets: Float64 | None = None
 
     def assign(self, X: Matrix, batches: Indices | None = None) -> Indices:
-        """Return the nearest cluster (n,) of samples X (n, d), LEFT_OUT if it is far away."""
+        """Return the nearest cluster (n,) of samples X (n, d), or LEFT_OUT if it is far."""
         return self.nearest(self.project(X), batches)
 
     def with_batches(self, offsets: Float64) -> "Clusters":
@@ -111,8 +110,9 @@ def cluster_unlabeled(
 ) -> tuple[Clusters, Indices]:
     """Cluster unlabeled samples (n_unlabeled, d), given samples (n, d) of seen classes (n,).
 
-    ``n_clusters`` is a number, or "auto" for one that follows from the width of seen classes.
-    Returns the clusters, and that of each unlabeled sample, LEFT_OUT if it is far from others.
+    ``n_clusters`` is a number, or "auto" to derive it from the width of seen classes. Return
+    the clusters, and the cluster of each unlabeled sample (LEFT_OUT if it is far from all
+    others).
     """
     rng = np.random.default_rng(0)
     key = rng.standard_normal((X_seen.shape[1], 1))
@@ -171,21 +171,21 @@ def cluster_unlabeled(
 
 
 def _sorted_samples(X: Matrix, key: Float64) -> Indices:
-    """Positions (n,) of the samples, sorted by their product with a random vector (d, 1)."""
+    """Return the positions (n,) of samples, sorted by a random linear combination (d, 1)."""
     return np.argsort(projected(X, key).ravel(), kind="stable")
 
 
 def _draw(samples: Indices, most: int, rng: np.random.Generator) -> Indices:
-    """Return at most ``most`` of the samples: all in their order, or some in random order."""
+    """Return at most ``most`` samples: all in their order, or some in random order."""
     if len(samples) <= most:
         return samples
     return rng.permutation(samples)[:most]
 
 
 def _near(X_seen: Matrix, X: Matrix) -> Mask:
-    """Which samples X (n, d) are not far away from all others, by their distance from the mean.
+    """Return which samples X (n, d) are not far from all others, by the distance from the mean.
 
-    Raises if most of them are so far from the seen samples that they must be in another unit.
+    Raise if most samples are so far from the seen samples that they must be in another unit.
     """
     center = np.asarray(X_seen.mean(axis=0, dtype=np.float64)).ravel()
     distances = _distances(X, center)
@@ -202,7 +202,7 @@ def _near(X_seen: Matrix, X: Matrix) -> Mask:
 
 @quiet_overflow
 def _distances(X: Matrix, center: Float64) -> Float64:
-    """Distances (n,) of samples X (n, d) from the center (d,)."""
+    """Return the distances (n,) of samples X (n, d) from the center (d,)."""
     distances = np.empty(X.shape[0])
     for rows in batches(X.shape[0], BATCH):
         part: Any = X[rows]
@@ -219,7 +219,7 @@ def _of_fewer_classes(
     most: int,
     rng: np.random.Generator,
 ) -> Indices:
-    """Return samples of at most MOST_CLASSES classes; if there are no more, those drawn."""
+    """Return samples of at most MOST_CLASSES random classes."""
     classes = np.unique(codes)
     if len(classes) <= MOST_CLASSES:
         return drawn
@@ -231,10 +231,10 @@ def _of_fewer_classes(
 
 
 def _matching_number(Z_seen: Float64, n_seen: int, Z: Float64) -> int:
-    """The smallest number of clusters of Z that are as narrow as those of the seen samples.
+    """Return the smallest number of clusters of Z that are as narrow as those of seen samples.
 
-    Bisection on a logarithmic scale, to an eighth of the number. Widths are the same if they
-    differ by no more than one standard error.
+    The number is found by bisection on a logarithmic scale, to within an eighth of it. Widths
+    are considered equal if they differ by no more than one standard error.
     """
     seen_width, seen_error = _width(Z_seen, n_seen)
     low = 1  # clusters that are too wide
@@ -254,7 +254,7 @@ def _matching_number(Z_seen: Float64, n_seen: int, Z: Float64) -> int:
 
 
 def _width(Z: Float64, k: int) -> tuple[float, float]:
-    """Mean squared distance from the centers of k clusters, and its standard error."""
+    """Return the mean squared distance to the centers of k clusters, and its standard error."""
     n = len(Z)
     if k >= n:
         return 0.0, 0.0

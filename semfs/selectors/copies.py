@@ -1,4 +1,4 @@
-"""Features that say nearly the same as selected ones."""
+"""Near copies: features that correlate strongly with selected ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SMALLEST_SIZE = 1e-12
 
 
 def ratios(products: Float64, scale: Float64) -> Float64:
-    """Return products divided by their scale; 0 where that is 0."""
+    """Return products divided by their scales, with 0 where a scale is 0."""
     return np.divide(
         products,
         scale,
@@ -41,7 +41,7 @@ def ratios(products: Float64, scale: Float64) -> Float64:
 def near_copies(
     selector: LinearSelector, moments: Moments | None, selected: Indices
 ) -> pd.DataFrame:
-    """Return a table of features, selected or not, that correlate with a selected one."""
+    """Return a table of features that correlate with a selected one, selected or not."""
     frame = import_optional("pandas", "data", what="explain").DataFrame
     rows = []
     chosen = set(selected.tolist())
@@ -54,7 +54,7 @@ def near_copies(
 
 
 def skipped_copies(selector: LinearSelector, selected: Indices) -> list[str]:
-    """Return for each selected feature (k,) the names of near copies that were skipped."""
+    """Return, for each selected feature (k,), the names of near copies that were skipped."""
     names: dict[int, list[str]] = {j: [] for j in selected.tolist()}
     for copy, feature in getattr(selector, "skipped_", {}).items():
         names[feature].append(selector._name_of(copy))
@@ -64,7 +64,7 @@ def skipped_copies(selector: LinearSelector, selected: Indices) -> list[str]:
 def _copies(
     moments: Moments | None, selected: Indices, selectable: Mask
 ) -> list[tuple[int, int, float]]:
-    """Pairs of a selected feature and a copy of it, with their correlation, strongest first."""
+    """Return pairs of a selected feature and a copy, with correlations, strongest first."""
     if moments is None:
         return []
     scatter = moments.scatter_columns(selected)

@@ -1,4 +1,4 @@
-"""From a fitted selector to its explanation: what features carry and what they separate."""
+"""Makes the explanation of a fitted selector."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def explain_selection(
 ) -> Explanation:
     """Explain a fitted selector from the moments it was fitted to; see `SemFS.explain`.
 
-    Without moments, correlations, class levels and stability are NaN or empty.
+    If there are no moments, correlations, class levels and stability are NaN or empty.
     """
     frame = import_optional("pandas", "data", what="explain").DataFrame
     n_selected = int(np.asarray(selector.support_).sum())
@@ -104,7 +104,7 @@ def _add_batch_variance(
 def _class_tables(
     selector: LinearSelector, selected: Indices, names: Sequence[str]
 ) -> dict[str, pd.DataFrame]:
-    """The tables of an explanation that need class means and the covariance within classes."""
+    """Return the tables that need class means and the covariance within classes."""
     frame = import_optional("pandas", "data", what="explain").DataFrame
     predictor = selector._predictor()
     table = selector.candidate_classes(None)
@@ -130,9 +130,9 @@ def _weights(
     table: AttributeTable,
     moments: Moments | None,
 ) -> Float64:
-    """W (k, m) of the selected features in standard deviations of attributes and features.
+    """Return W (k, m) in units of the standard deviations of attributes and features.
 
-    Without moments the features' standard deviations are unknown, and taken for 1.
+    Without moments, the standard deviations of features are unknown and set to 1.
     """
     spread = table.values.std(axis=0)
     weights = np.asarray(selector.coef_)[selected]
@@ -149,14 +149,14 @@ def _weights(
 def _attribute_correlations(
     moments: Moments | None, table: AttributeTable, selected: Indices
 ) -> Float64:
-    """Correlations (k, m) of class means with attributes, over classes that count alike."""
+    """Return correlations (k, m) of class means with attributes, with equal class weights."""
     if moments is None:
         return np.full((len(selected), len(table.names)), np.nan)
     return _standardized(moments.means[:, selected]).T @ _standardized(table.values)
 
 
 def _standardized(columns: Float64) -> Float64:
-    """Columns (C, m) about their means, of length 1; 0 where they are constant."""
+    """Return columns (C, m) centered and scaled to length 1; constant columns are 0."""
     centered = columns - columns.mean(axis=0)
     lengths = np.linalg.norm(centered, axis=0)
     # about a mean that is not exact, a constant leaves its rounding errors
@@ -165,7 +165,7 @@ def _standardized(columns: Float64) -> Float64:
 
 
 def _carried(row: Float64, names: Sequence[str], most: int = 3) -> str:
-    """The strongest attributes in words: "+ CD19, − T cell"."""
+    """Return the strongest attributes in words, such as "+ CD19, − T cell"."""
     size = np.abs(row)
     if not np.isfinite(size).all() or size.max(initial=0.0) <= SMALLEST_SIZE:
         return "no attribute"
@@ -179,7 +179,7 @@ def _carried(row: Float64, names: Sequence[str], most: int = 3) -> str:
 
 
 def _class_levels(moments: Moments | None, selected: Indices, n_classes: int) -> Float64:
-    """Class means (k, C) about the mean over classes, in standard deviations within classes."""
+    """Return class means (k, C) minus their mean, in standard deviations within classes."""
     if moments is None:
         return np.full((len(selected), n_classes), np.nan)
     M = moments.means[:, selected]
@@ -191,7 +191,7 @@ def _class_levels(moments: Moments | None, selected: Indices, n_classes: int) ->
 
 
 def _separated(levels: Float64, classes: Sequence[str], most: int = 4) -> str:
-    """Which classes lie on the smaller side of the widest gap between class means."""
+    """Return in words the classes on the smaller side of the widest gap of class means."""
     # one feature separates classes best where neighbors are farthest apart
     order = np.argsort(levels, kind="stable")
     gaps = np.diff(levels[order])
@@ -214,9 +214,10 @@ def _separated(levels: Float64, classes: Sequence[str], most: int = 4) -> str:
 
 
 def _markers(selector: LinearSelector, means: Float64, within: Float64) -> Mask:
-    """Whether each selected feature, ascending, marks each of the U classes (U, k).
+    """Return whether each selected feature, ascending, marks each of the U classes (U, k).
 
-    Seen classes are compared with each other, as in ``marks_``, described ones with all.
+    Seen classes are compared with each other, as in ``marks_``. Described unseen classes are
+    compared with all classes.
     """
     deviation = np.sqrt(np.maximum(np.diag(within), 0.0))
     markers = class_markers(means, deviation)
@@ -226,7 +227,7 @@ def _markers(selector: LinearSelector, means: Float64, within: Float64) -> Mask:
 
 
 def _total_correlations(means: Float64, within: Float64) -> Float64:
-    """Correlations (k, k) over samples of which every class has as many; 0 of constants."""
+    """Return correlations (k, k) over samples, with equal class weights; 0 for constants."""
     centered = means - means.mean(axis=1, keepdims=True)
     # total covariance = within classes + of the class means, each of which weighs 1/C
     covariance = within + centered @ centered.T / means.shape[1]

@@ -1,4 +1,4 @@
-"""Why these features: the tables of an explanation, in words and as figures."""
+"""`Explanation`: why features were selected, as tables and figures."""
 
 from __future__ import annotations
 
@@ -24,41 +24,51 @@ GREY = "#9aa0a8"
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """What a selector selected, and why; tables are pandas frames with names.
+    """Which features were selected and why, as pandas frames.
 
     Attributes
     ----------
     features : DataFrame of shape (k, …)
-        By order of entry: ``gain`` (fall of J), ``share`` of the total fall, ``carries`` and
-        ``separates`` in words, ``duplicates``, and the selection ``frequency`` over class
-        bootstraps with its 95 % interval ``low``–``high``. ``skipped`` are near copies that
-        could not be selected beside it (``max_correlation``). If batches were removed, also
-        ``class_variance`` and ``batch_variance``, the shares of class and batch in its
-        variance, and ``more_batch`` where that of the batch is larger.
+        The selected features in the order in which they were added. ``gain`` is the decrease of
+        J and ``share`` its share of the total decrease. ``carries`` and ``separates`` say in
+        words which attributes and classes the feature is informative about. ``duplicates`` are
+        near copies, and ``skipped`` are near copies that could not be selected because of
+        ``max_correlation``. ``frequency`` is the share of class bootstraps in which the feature
+        is selected, with its 95 % interval ``low``–``high``. If batches were removed,
+        ``class_variance`` and ``batch_variance`` are the shares of class and batch in the
+        variance of the feature, and ``more_batch`` says whether the share of the batch is
+        larger.
     attributes : DataFrame of shape (k, m)
-        Correlation, over the seen classes, of a feature's mean with each attribute.
+        Correlation of the class means of a feature with each attribute, over the seen classes.
     weights : DataFrame of shape (k, m)
-        W: standard deviations of an attribute for one of the feature, others held fixed.
+        The coefficients W in standard units: by how many standard deviations the predicted
+        attribute changes if this feature increases by one standard deviation and the others do
+        not change.
     classes : DataFrame of shape (k, C)
-        Class means about the mean over classes, in standard deviations within classes.
+        Class means minus their mean over classes, in standard deviations within classes.
     duplicates : DataFrame
-        Near copies, as pairs (feature, other, correlation, chosen).
+        Pairs of near copies, with the columns ``feature``, ``other``, ``correlation`` and
+        ``chosen`` (whether the other feature is selected, too).
     stability : DataFrame
-        ``frequency`` of the selected features and of others that were often selected instead.
-        The search on a bootstrap looks at the selected features and the 2,000 features of the
-        largest first gain (more if more than 500 are selected); others are not tested.
+        ``frequency`` of the selected features, and of other features that were often selected
+        instead of them. On a bootstrap, the search considers the selected features and the
+        2,000 features that decrease J most when added first (more than 2,000 if more than 500
+        are selected). Other features are not tested.
     n_bootstraps : int
-        Number of bootstraps; 0 if there were none, and frequencies are NaN.
+        Number of bootstraps. If it is 0, frequencies are NaN.
     means : DataFrame of shape (k, U)
-        Means of all U classes, seen ones first; those of described unseen ones are predicted.
+        Means of the features in all U classes, seen classes first. The means of unseen classes
+        are predicted from their descriptions.
     markers : DataFrame of shape (k, U)
-        Whether a feature marks a class: its mean lies a standard deviation within classes
-        above that of the other classes, and the class is among its two highest.
+        Whether a feature marks a class: its mean exceeds that of the other classes by at least
+        one standard deviation within classes, and no more than one class has a higher mean.
     correlation : DataFrame of shape (k, k)
-        Correlations between the selected features over all samples, all classes alike.
+        Correlations between the selected features over all samples, with the same weight for
+        each class.
     separation : DataFrame of shape (U, U)
-        Mahalanobis distances between class means under the covariance within classes: the
-        best rule for two classes at distance D errs in a share Φ(-D / 2) of their samples.
+        Mahalanobis distances between class means, for the covariance within classes. If two
+        classes are normally distributed at distance D, the best rule misclassifies a share Φ(-D
+        / 2) of their samples.
     """
 
     features: pd.DataFrame
@@ -75,7 +85,7 @@ class Explanation:
 
     @property
     def coverage(self) -> pd.Series:
-        """Number of selected features that mark each class (U,)."""
+        """The number of selected features that mark each class (U,)."""
         return self.markers.sum(axis=0).rename("markers")
 
     @property
@@ -87,9 +97,10 @@ class Explanation:
     def pairs(self) -> pd.DataFrame:
         """Pairs of classes, the least separated first: ``first``, ``second``, ``distance``.
 
-        ``error`` is the share of their samples that the best rule would confuse if they were
-        normally distributed about these means, Φ(-distance / 2). That is too little as a rule,
-        much too little of few samples; `semfs.panel.PanelReport.pairs` counts samples instead.
+        ``error`` is Φ(-distance / 2), the share of their samples that the best rule would
+        confuse if both classes were normally distributed. Real errors are usually larger, and
+        much larger with few samples; `semfs.panel.PanelReport.pairs` counts confused samples
+        instead.
         """
         frame = import_optional("pandas", "data", what="explain").DataFrame
         distances = self.separation.to_numpy()
@@ -106,7 +117,7 @@ class Explanation:
         return frame(columns)
 
     def __str__(self) -> str:
-        """A line per feature."""
+        """Return a text with one line per feature."""
         width = max((len(str(name)) for name in self.features.index), default=0)
         lines = []
         for name, row in self.features.iterrows():
@@ -131,7 +142,7 @@ class Explanation:
     __repr__ = __str__
 
     def plot_gains(self) -> Figure:
-        """Return a figure of the share of the decrease of J that each further feature adds."""
+        """Plot the share of the decrease of J that each further feature adds."""
         share = self.features["share"]
         figure, ax = _figure(max(3.4, 0.24 * len(share)), 2.9)
         ranks = range(1, len(share) + 1)
@@ -156,7 +167,7 @@ class Explanation:
         return figure
 
     def plot_attributes(self) -> Figure:
-        """Return a heat map of features against the attributes they carry."""
+        """Plot a heat map of the correlations of features and attributes."""
         values = self.attributes
         k, m = values.shape
         figure, ax = _figure(1.8 + 0.24 * m, 1.5 + 0.2 * k)
@@ -183,7 +194,7 @@ class Explanation:
         return figure
 
     def plot_stability(self) -> Figure:
-        """Return bars of the frequency of selection over class bootstraps, with intervals."""
+        """Plot how often each feature is selected over class bootstraps, with intervals."""
         found = self.stability
         if not len(found):
             message = "There are no bootstraps to plot. Call explain(n_bootstraps=100) first."
@@ -213,12 +224,12 @@ class Explanation:
 
 
 def _figure(width: float, height: float) -> tuple[Figure, Axes]:
-    """A figure with one pair of axes; pyplot's global state is not touched."""
+    """Return a figure with one pair of axes, without pyplot's global state."""
     library = import_optional("matplotlib.figure", "plots", what="A figure")
     figure = library.Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots()
 
 
 def _plain_text(names: Iterable[object]) -> list[str]:
-    """Names that matplotlib shows as they are, not as mathematics."""
+    """Escape names so that matplotlib does not read them as formulas."""
     return [str(name).replace("$", r"\$") for name in names]

@@ -38,7 +38,7 @@ FORMER_KEYS = {
 
 
 class Notes(dict[str, str]):
-    """What was used, by source of information; keys of earlier releases are understood too."""
+    """What was used, by source of information. Keys of earlier releases work as well."""
 
     def __missing__(self, key: str) -> str:
         if FORMER_KEYS.get(key) in self:
@@ -48,7 +48,7 @@ class Notes(dict[str, str]):
 
 @dataclass(frozen=True, eq=False)
 class NormalEquations:
-    """The ridge regression whose solution W is, for features in the order they entered.
+    """The ridge regression that gives W, for features in the order in which they entered.
 
     (G_SS + γI) W = B_S for the first k features S, for every k.
     """
@@ -111,7 +111,7 @@ class Fitted:
 
     @classmethod
     def from_attributes(cls, selector: LinearSelector) -> Fitted:
-        """Return what a selector knows that was loaded or unpickled."""
+        """Make a `Fitted` from the attributes of a selector that was loaded or unpickled."""
         coef = np.asarray(to_numpy(selector.coef_))
         used = np.flatnonzero(coef.any(axis=1))
         return cls(
@@ -175,7 +175,7 @@ class Fitted:
 
     @property
     def ranking(self) -> Indices:
-        """Position (d,) of each feature, 1 is best."""
+        """The position (d,) of each feature; 1 is the best."""
         return 1 + np.argsort(self.order)  # the inverse of a permutation
 
     @property
@@ -190,7 +190,7 @@ class Fitted:
 
     @property
     def skipped(self) -> dict[int, int]:
-        """Features skipped as near copies, and the selected feature of each, in its order."""
+        """Features skipped as near copies, and the selected feature of each."""
         place = {j: i for i, j in enumerate(self.order[: self.n_selected].tolist())}
         pairs = [
             (copy, j) for copy, j in self.copies.items() if j in place and copy not in place
@@ -198,7 +198,7 @@ class Fitted:
         return dict(sorted(pairs, key=lambda pair: (place[pair[1]], pair[0])))
 
     def _notes(self) -> dict[str, str]:
-        """What was used and what was not, near copies among it."""
+        """Return what was used and what was not, including skipped near copies."""
         notes = {what: text for what, text in self.knowledge.items() if what != NEAR_COPIES}
         names = self.feature_names
         pairs = [
@@ -213,20 +213,20 @@ class Fitted:
         return notes
 
     def _marks(self) -> Mask:
-        """Which selected features mark which class (C, k); none if that is not known."""
+        """Return which selected features mark each class (C, k); no rows if unknown."""
         if self.marks is not None:
             return self.marks
         return np.zeros((len(self.table.classes), self.n_selected), dtype=bool)
 
     def full_coef(self) -> Float64:
-        """Return W (d, m), zero rows for features that are not used."""
+        """Return W (d, m), with rows of zeros for features that are not used."""
         out = np.zeros((len(self.order), self.coef.shape[1]))
         out[self.coef_features] = self.coef
         return out
 
     @cached_property
     def prediction_model(self) -> ClassPredictor:
-        """The model that predictions are made with, the same for all of them."""
+        """Return the prediction model, which all predictions share."""
         n_features = len(self.order)
         names = self.table.names.tolist()
         same = same_space(self.feature_names, n_features, names, self.selected)
@@ -237,13 +237,14 @@ class Fitted:
 
     @cached_property
     def calibrated_model(self) -> CalibratedPredictor:
-        """The same, with scores of seen and unseen classes that can be compared."""
+        """Return the prediction model with calibrated scores."""
         return CalibratedPredictor(self.prediction_model, self.sample)
 
     def top(self, k: int) -> Fitted:
-        """Return what a fit of the first k features learns; scores and order stay.
+        """Return the result of a fit that selects the first k features.
 
-        W, J and the selection of "alternating" are those of all features and stay as well.
+        Scores and order do not change. For "alternating", W, J and the selection vector are
+        those of all features and do not change either.
         """
         if k >= self.n_selected:
             return self
@@ -272,7 +273,7 @@ class Fitted:
         )
 
     def scaled(self, scale: Float64) -> Fitted:
-        """Return the fit for X / scale, given that of X, whose columns scale (d,) multiplied.
+        """Convert the fit of X to the fit of X / scale, where scale (d,) is per column.
 
         Scores, J and the intercept are the same in both units.
         """
@@ -296,7 +297,7 @@ class Fitted:
 
 
 def _settings_of(preprocessing: Preprocessing) -> dict[str, Any]:
-    """What is done, without what is not: a plain dict, which can be saved."""
+    """Return the settings that are on, as a plain dict that can be saved."""
     settings = {
         "layer": preprocessing.layer,
         "normalize": preprocessing.normalize,
@@ -306,7 +307,7 @@ def _settings_of(preprocessing: Preprocessing) -> dict[str, Any]:
 
 
 def _as_dict(sample: CalibrationSample | None) -> dict[str, Any]:
-    """A calibration sample as arrays by name, which can be saved; empty without one."""
+    """Return a calibration sample as named arrays, which can be saved; {} without one."""
     if sample is None:
         return {}
     return {
@@ -318,7 +319,7 @@ def _as_dict(sample: CalibrationSample | None) -> dict[str, Any]:
 
 
 def _sample_of(selector: LinearSelector) -> CalibrationSample | None:
-    """The calibration sample of a selector; files of older releases have none."""
+    """Return the calibration sample of a selector, if any. Older files have none."""
     found = getattr(selector, "calibration_sample_", None)
     if not found:
         return None

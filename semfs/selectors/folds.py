@@ -1,10 +1,11 @@
-"""Features that settings of SemFS select when whole classes are left out, without refits.
+"""Features that settings of SemFS select on folds of the classes, without complete refits.
 
 The moments of a fold are the sum of the moments of its classes. Classes that are in the same
-folds make a group; the samples of a group are summed up once, however many folds they are in.
+folds form a group, and the samples of a group are summed up once for all folds.
 
-The search looks at *candidates* only: the features of the largest gains of entering first, on
-the training classes of the fold. Samples of held-out classes have no part in the selection.
+The search considers *candidates* only. These are the features that decrease J most when added
+first, computed on the training classes of the fold. Samples of held-out classes do not
+influence the selection.
 """
 
 from collections.abc import Sequence
@@ -41,7 +42,7 @@ class Screening:
 
 
 class ClassFolds:
-    """The features that settings select on folds of the classes.
+    """Selects features on folds of the classes, for several settings.
 
     Parameters
     ----------
@@ -52,15 +53,15 @@ class ClassFolds:
     trains : list of masks (C,)
         The training classes of each fold.
     names : sequence of str or None
-        Names of the features, by which a setting may include or exclude them.
+        Names of the features, which settings may use to include or exclude features.
     n_candidates : int
-        Number of features that the search on a fold looks at.
+        Number of features that the search on a fold considers.
     keep : array of int
-        Features that are candidates in all folds, besides those that settings include.
+        Features that are candidates in all folds, in addition to those that settings include.
     preprocessing : Preprocessing, optional
-        What was done to the data: windows of levels are in the units from before.
+        The preprocessing of the data. Level limits are in the units before it.
     unit_of : array of int of shape (d,), optional
-        The group of each feature; groups are candidates as a whole.
+        The group of each feature. Groups are candidates as a whole.
     """
 
     def __init__(
@@ -111,14 +112,14 @@ class ClassFolds:
         self._parts = [self._part(g) for g in range(n_groups)]
 
     def candidates(self, train: Mask) -> Indices:
-        """Return the features that the search on these training classes looks at, ascending."""
+        """Return the features that the search on these training classes considers."""
         return self._screenings[train.tobytes()].columns
 
     def paths(self, train: Mask, panel: Panel | None = None) -> list[Indices]:
         """Return the first features of each setting on the training classes (C,) of a fold.
 
-        With rules of a panel, which are about the candidates of the fold, return the features
-        of that panel.
+        If there are rules of a panel, which apply to the candidates of the fold, return the
+        features of that panel.
         """
         screening = self._screenings[train.tobytes()]
         fold = self._fold(train, screening.columns)
@@ -152,12 +153,12 @@ class ClassFolds:
     # ---- sums over groups of classes ---------------------------------------------------
 
     def _samples(self, group: int) -> tuple[Mask, Indices]:
-        """The classes (C,), or pairs, of a group, and the positions of their samples."""
+        """Return the classes (C,), or pairs, of a group, and the positions of their samples."""
         classes = (self.groups == group)[self.class_of]
         return classes, np.flatnonzero(classes[self.uncorrected.rows.codes])
 
     def _group_moments(self, group: int, X: Matrix) -> Moments:
-        """Moments of the samples X of a group."""
+        """Return the moments of the samples X of a group."""
         rows = self.uncorrected.rows
         classes, samples = self._samples(group)
         codes = (np.cumsum(classes) - 1)[rows.codes[samples]]
@@ -165,9 +166,9 @@ class ClassFolds:
         return Moments.from_checked(X, codes, self.uncorrected.classes[classes], weights)
 
     def _within_diagonal(self, group: int) -> Float64:
-        """Sum of squares (d,) about the class means, over the samples of a group.
+        """Return the sums of squares (d,) about the class means, over the samples of a group.
 
-        With batches it is that about the means of pairs.
+        With batches, they are about the means of pairs (class, batch).
         """
         _, samples = self._samples(group)
         found = self._group_moments(group, self.uncorrected.rows.X[samples])
@@ -175,7 +176,7 @@ class ClassFolds:
         return np.maximum(found.scatter_diag - between, 0.0)
 
     def _part(self, group: int) -> Moments:
-        """Moments of a group of classes, candidate columns only, with their scatter matrix."""
+        """Return the moments and scatter matrix of a group of classes, for candidates only."""
         _, samples = self._samples(group)
         X = self.uncorrected.rows.X[samples][:, self.columns]
         if sp.issparse(X):
@@ -183,7 +184,7 @@ class ClassFolds:
         return self._group_moments(group, X).compact()
 
     def _fold(self, train: Mask, columns: Indices) -> Moments:
-        """Moments of the training classes of a fold, of some of the candidate columns."""
+        """Return the moments of the training classes of a fold, for some of the candidates."""
         kept = [part for g, part in enumerate(self._parts) if train[self.groups == g].all()]
         fold = sum(kept[1:], start=kept[0])
         if len(columns) == len(self.columns):
@@ -199,15 +200,15 @@ class ClassFolds:
         return self._corrected(fold)
 
     def _corrected(self, fold: Moments) -> Moments:
-        """The moments of classes, batches removed: offsets are those of these classes."""
+        """Return the moments of classes after removing batch offsets estimated on them."""
         return remove_batches(fold) if self.batched else fold
 
     # ---- candidates --------------------------------------------------------------------
 
     def _screen(self, train: Mask, within: list[Float64], n_candidates: int) -> Screening:
-        """The features to keep and, from the tops of the settings' rankings in turn, others.
+        """Return the features to keep, filled up from the rankings of the settings in turn.
 
-        The rankings are by the gain of entering first, |B_j|² / (G_jj + γ), on the training
+        Features are ranked by their gain when added first, |B_j|² / (G_jj + γ), on the training
         classes. ``within`` are the sums of squares within each group of classes.
         """
         fold = self._diagonal_moments(train, within)
@@ -245,7 +246,7 @@ class ClassFolds:
         return Screening(columns, penalty_units)
 
     def _whole_groups(self, features: Indices, n_features: int) -> Indices:
-        """About so many features, ascending: those of the groups that come first."""
+        """Return about this many features, ascending: whole groups, the first ones in order."""
         assert self.unit_of is not None
         sizes = np.bincount(self.unit_of)
         units = np.array([*dict.fromkeys(self.unit_of[features].tolist())], np.intp)
@@ -255,7 +256,7 @@ class ClassFolds:
         return np.flatnonzero(np.isin(self.unit_of, units))
 
     def _diagonal_moments(self, train: Mask, within: list[Float64]) -> Moments:
-        """Moments of the training classes, of all features, without a scatter matrix."""
+        """Return the moments of the training classes, without the scatter matrix."""
         pairs = train[self.class_of]
         counts = self.uncorrected.counts[pairs]
         means = self.uncorrected.means[pairs]

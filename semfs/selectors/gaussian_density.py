@@ -1,4 +1,4 @@
-"""Gaussian densities: how likely samples are in classes of one covariance."""
+"""Gaussian densities of classes that share a covariance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SMALLEST_VARIANCE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class GaussianDensity:
-    """Gaussian densities of one covariance about several means."""
+    """Gaussian densities with several means and one covariance."""
 
     root: Float64  # (k, k) of the inverse covariance
     log_constant: float  # -½ log of its determinant
@@ -37,7 +37,7 @@ class GaussianDensity:
         return Z @ self.root
 
     def log_likelihood(self, Z: Float64, whitened_means: Float64) -> Float64:
-        """Return log-likelihoods (n, U) of samples Z (n, k), up to a constant of k."""
+        """Return log-likelihoods (n, U) of samples Z (n, k), up to a constant for given k."""
         with np.errstate(over="ignore", invalid="ignore"):
             distances = cdist(self.whiten(Z), whitened_means, "sqeuclidean")
             return self.log_constant - 0.5 * distances

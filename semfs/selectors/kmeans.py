@@ -1,4 +1,4 @@
-"""K-means with as many starts as are worth their time."""
+"""K-means with a number of starts that depends on the size of the data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MANY_CLUSTERS = 50
 
 
 def kmeans(Z: Float64, k: int, n_starts: int) -> KMeans:
-    """Return K-means of Z (n, p) with k clusters, or with as many as there are samples."""
+    """Return K-means of Z (n, p) with k clusters, but at most one per sample."""
     n_starts = max(1, min(n_starts, MOST_STARTING_POINTS // k))
     init = _plain_starts if k >= MANY_CLUSTERS else "k-means++"
     model = KMeans(min(k, len(Z)), init=init, n_init=n_starts, random_state=0)
@@ -33,6 +33,6 @@ def kmeans(Z: Float64, k: int, n_starts: int) -> KMeans:
 
 
 def _plain_starts(Z: Float64, k: int, random_state: np.random.RandomState) -> Float64:
-    """Starting points (k, p) of k-means++, each drawn once."""
+    """Return starting points (k, p) of k-means++, with one candidate per draw."""
     centers: Float64 = kmeans_plusplus(Z, k, random_state=random_state, n_local_trials=1)[0]
     return centers

@@ -1,7 +1,8 @@
-"""What is known besides labeled samples: descriptions of unseen classes, unlabeled samples.
+"""Information besides labeled samples: descriptions of unseen classes, and unlabeled samples.
 
-Each of them becomes a problem of the paper's form, "separate these classes", that the selected
-features must solve as well, and a sentence for ``knowledge_`` that states what was done.
+Each becomes a problem of the paper's form, "separate these classes", which is added to the
+problem of the seen classes. Each also gives a sentence for ``knowledge_`` that says how it was
+used.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Knowledge:
-    """What is known besides labeled samples, and what it is used for."""
+    """Information besides labeled samples, and how it is used."""
 
     notes: Mapping[str, str]  # by source of information, what was done with it and why
     unseen: AttributeTable | None  # descriptions of the unseen classes
@@ -38,7 +39,7 @@ class Knowledge:
 
     @property
     def problems(self) -> list[Quadratic]:
-        """The problems that the selected features must solve as well."""
+        """Return the problems to solve in addition to that of the seen classes."""
         both = (self.unseen_problem, self.unlabeled.problem)
         return [problem for problem in both if problem is not None]
 
@@ -49,7 +50,10 @@ def further_knowledge(
     table: AttributeTable,
     unlabeled: UnlabeledRows | UnlabeledStream | None,
 ) -> Knowledge:
-    """Return what else is known; ``objective`` and ``table`` are those of the seen classes."""
+    """Return the information besides labeled samples, and how it is used.
+
+    ``objective`` and ``table`` are those of the seen classes.
+    """
     direct = params.solver == "direct"
     # the alternating solver has one objective, and no place for another
     if unlabeled is not None and not direct:
@@ -87,7 +91,7 @@ def further_knowledge(
 
 
 def _number_of_clusters(n_new_classes: int | str, unseen: AttributeTable | None) -> int | str:
-    """The number of clusters to find, or "auto"; "table" counts described unseen classes."""
+    """Return the number of clusters to find, or "auto"; "table" counts described classes."""
     if n_new_classes != "table":
         return n_new_classes
     n_described = 0 if unseen is None else len(unseen.classes)
@@ -107,8 +111,8 @@ def unseen_descriptions(
 ) -> AttributeTable | None:
     """Return the descriptions of the unseen classes, or None.
 
-    ``target_attributes`` is "table" for the rows of ``attributes``, None, or a separate table,
-    which must describe at least two unseen classes.
+    ``target_attributes`` is "table" for the rows of ``attributes``, None, or a separate table
+    that describes at least two unseen classes.
     """
     if target_attributes is None or attributes is None:
         return None

@@ -49,7 +49,7 @@ REMEMBERED_BYTES = 256 * 2**20
 
 @dataclass(eq=False, repr=False)
 class LinearSelector(NamingSelector):
-    """A ranking with a linear model of class attributes: parameters of SemFS and SemFSCV."""
+    """Base class of SemFS and SemFSCV, which rank features by a linear model of attributes."""
 
     n_features_to_select: Any = 50
     attributes: AttributesLike | None = None
@@ -116,11 +116,11 @@ class LinearSelector(NamingSelector):
 
     @property
     def attribute_names_in_(self) -> LabelArray:
-        """Names (m,) of the attributes of the table given."""
+        """Names (m,) of the attributes of the given table."""
         return self.class_table_.names
 
     def _sum_options(self, n_features: int) -> dict[str, Any]:
-        """What sums over samples beyond memory must know of the fit."""
+        """Return the options of the fit that sums over samples beyond memory depend on."""
         # "alternating" needs the whole d × d matrix
         direct = getattr(self, "solver", "direct") == "direct"
         relative = self.penalty_scale in RELATIVE_SCALES
@@ -132,14 +132,14 @@ class LinearSelector(NamingSelector):
         }
 
     def _n_columns(self, n_features: int) -> int:
-        """About how many Gram columns will be needed, for plans of passes over the data."""
+        """Estimate how many Gram columns will be needed, to plan passes over the data."""
         # a budget decides during the fit; a wrong guess costs passes, not correctness
         if self.n_features_to_select is None:
             return min(N_BOUGHT, n_features)
         return self._n_wanted(n_features)
 
     def _remember(self, moments: Moments) -> None:
-        """Keep what `explain` needs, by reference, unless it is large or beyond memory."""
+        """Keep references to the data that `explain` needs, unless they are too large."""
         rows = uncorrected_rows(moments)
         # samples are kept by reference; what counts is that they stay alive
         if in_memory(rows):
@@ -153,7 +153,7 @@ class LinearSelector(NamingSelector):
     # ---- transformations -------------------------------------------------------------
 
     def inverse_transform(self, X: DataLike) -> Any:
-        """Return X (n, k) as (n, d): selected columns in their places, zeros elsewhere."""
+        """Expand X (n, k) to (n, d), with zeros in the columns that are not selected."""
         # numpy, scipy and pandas are what scikit-learn knows
         if floating_dtypes(X) is None:
             return super().inverse_transform(X)
@@ -175,14 +175,14 @@ class LinearSelector(NamingSelector):
         n_bootstraps: int = 100,
         random_state: Any = 0,
     ) -> Explanation:
-        """Explain the selected features, by name; needs pandas.
+        """Explain why each feature was selected. Needs pandas.
 
         Parameters
         ----------
         X : array-like, optional
-            The samples of `fit`. By default those of the last `fit`, remembered by reference
-            if they take up to 256 MB (not by saved or pickled selectors). Without samples
-            only gains and weights are explained.
+            The samples of `fit`. By default those of the last `fit`, to which the selector
+            keeps a reference if they take up to 256 MB. Saved and pickled selectors do not
+            contain them. Without samples, only gains and weights are explained.
         y : array-like, optional
             Their labels, as in `fit`.
         sample_weight : array-like, optional
@@ -190,8 +190,9 @@ class LinearSelector(NamingSelector):
         batch : array-like or str, optional
             Their batches, as in `fit`.
         n_bootstraps : int, default=100
-            Bootstraps of the classes for the stability of the selection; 0 for none. They
-            take labeled samples into account, not `target_attributes` or unlabeled samples.
+            Number of bootstraps of the classes, which show how stable the selection is; 0 for
+            none. They use labeled samples only, without `target_attributes` and unlabeled
+            samples.
         random_state : int, default=0
             Seed of the bootstraps.
 
@@ -213,7 +214,7 @@ class LinearSelector(NamingSelector):
         return explain_selection(self, moments, n_bootstraps, random_state)
 
     def _check_fitted_classes(self, found: list[Any]) -> None:
-        """Raise unless these are the classes of the fit."""
+        """Raise if these are not the classes of the fit."""
         fitted = self.class_table_.classes.tolist()
         if found != fitted:
             raise ValueError(

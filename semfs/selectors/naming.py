@@ -1,7 +1,7 @@
-"""`NamingSelector`: which class a sample belongs to, seen or only described.
+"""`NamingSelector`: predictions of the class of a sample, which may be seen or only described.
 
-The public methods ask one question in several forms. `Question` holds what they share: the
-samples, the classes to decide among, and the model that decides.
+The public methods differ in what they return. `Question` holds what they share: the samples,
+the classes to decide among, and the prediction model.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from semfs.validation import ParameterError, check_integer
 
 
 class NamingSelector(RankingSelector):
-    """A selector that knows the classes of its features: predictions and probabilities."""
+    """Base class of selectors that predict classes and probabilities."""
 
     # ---- what a fit learned ----------------------------------------------------------
 
@@ -43,22 +43,23 @@ class NamingSelector(RankingSelector):
             setattr(self, name, value)
 
     def _get_fitted(self) -> Fitted:
-        """What the last fit learned; selectors that were loaded know it by their attributes."""
+        """Return the result of the last fit. A loaded selector has it in its attributes."""
         check_is_fitted(self)
         if not hasattr(self, "_fitted"):
             self._fitted = Fitted.from_attributes(self)
         return self._fitted
 
     def _predictor(self) -> ClassPredictor:
-        """The prediction model, made once per fit."""
+        """Return the prediction model, which is made once per fit."""
         return self._get_fitted().prediction_model
 
     @property
     def bias_(self) -> float:
-        """The amount by which scores of seen classes are lowered if unseen classes compete.
+        """The amount by which scores of seen classes are lowered when unseen classes compete.
 
-        It is chosen when it is first needed. A third of the seen classes is treated as unseen,
-        and the bias with the largest harmonic mean of both accuracies is used.
+        It is computed when it is first needed. In turn, a third of the seen classes is treated
+        as unseen, and the bias with the largest harmonic mean of the two accuracies (of seen
+        and of unseen classes) is used.
         """
         return self._get_fitted().calibrated_model.bias
 
@@ -80,7 +81,7 @@ class NamingSelector(RankingSelector):
         return known
 
     def _known_classes(self) -> AttributeTable:
-        """The classes that the fit knew, seen and described."""
+        """Return all classes known to the fit, which are the seen and the described ones."""
         seen = self.class_table_
         unseen = self.new_table_
         # without descriptions of unseen classes, predictions are of seen ones
@@ -93,10 +94,10 @@ class NamingSelector(RankingSelector):
     # ---- predictions -----------------------------------------------------------------
 
     def predict_attributes(self, X: DataLike) -> Float64:
-        """Predict the attributes (n, m) of samples X (n, d), in the columns of the table given.
+        """Predict the attributes (n, m) of samples X (n, d), in the order of the given table.
 
-        They come from a separate ridge regression on the selected features, in which every
-        class counts the same.
+        This uses a separate ridge regression on the selected features, in which every class has
+        the same weight.
 
         Parameters
         ----------
@@ -120,30 +121,32 @@ class NamingSelector(RankingSelector):
         unknown: Label | None = None,
         unknown_rate: float = 0.05,
     ) -> LabelArray:
-        """Return the likeliest class of each sample; classes may be known by description only.
+        """Return the most likely class of each sample, which may be seen or only described.
 
         Parameters
         ----------
         X : array-like, sparse matrix, AnnData, path or `open_blocks` of shape (n, d)
-            Samples. Features of AnnData and files are found by name, and only the selected
-            ones are needed. Data frames must have the features of `fit` in their order, as
-            scikit-learn asks of every estimator, unless ``missing_features="ignore"``. Gaps in
+            Samples. In AnnData and files, features are found by name, and only the selected
+            features are needed. Data frames must have the features of `fit` in the same order,
+            as scikit-learn requires, unless ``missing_features="ignore"``. Missing values in
             features that are not selected do not matter. Paths and AnnData are preprocessed as
-            the data of `fit` were (see ``preprocessing_``); arrays and opened sources are
-            taken as they are.
+            the data of `fit` were (see ``preprocessing_``). Arrays and opened sources are used
+            unchanged.
         class_table : like `attributes`, optional
-            Classes to decide among; by default all of the fitted table, seen and unseen.
+            Classes to decide among. By default all classes of the fitted table, seen and
+            unseen.
         missing_features : {"error", "ignore"}, default="error"
-            What to do if X lacks selected features: raise, or predict from the others, with a
-            warning that names the missing ones. This needs feature names.
+            What to do if X lacks selected features: raise an error, or warn and predict from
+            the other features. "ignore" needs feature names.
         unknown : label, optional
             The label of samples that belong to none of the classes. By default every sample
-            gets its likeliest class.
+            gets its most likely class.
         unknown_rate : float, default=0.05
-            The share of samples of *seen* classes that are called unknown by mistake.
+            The share of samples of *seen* classes that are wrongly labeled as unknown. Used
+            only if ``unknown`` is given.
         batch : array-like of shape (n,) or str, optional
-            Batch of each sample, as in `fit`. Offsets of batches that were fitted are removed;
-            samples of other batches are taken as they are.
+            Batch of each sample, as in `fit`. Offsets of batches that were part of the fit are
+            removed. Samples of other batches are not corrected.
         """
         question = self._question(
             "predict", X, class_table, missing_features, batch, unknown, unknown_rate
@@ -167,18 +170,18 @@ class NamingSelector(RankingSelector):
         unknown: Label | None = None,
         unknown_rate: float = 0.05,
     ) -> LabelArray:
-        """Return the likeliest class of each sample; samples of X help each other.
+        """Return the most likely class of each sample, predicting all samples of X together.
 
-        The predicted means of unseen classes move toward samples of X. With many samples of
-        each class, this is more often right than `predict`. The class of a sample then
-        depends on the other samples, but not on their order. If this does not help on seen
-        classes that are treated as unseen, samples are predicted as by `predict`.
+        The predicted means of unseen classes are moved toward the samples of X. If X has many
+        samples of each class, this is more often right than `predict`. The class of a sample
+        then depends on the other samples, but not on their order. If moving the means does not
+        help for seen classes that are treated as unseen, the result is that of `predict`.
 
         Parameters
         ----------
         X : array-like, sparse matrix, AnnData, path, `open_blocks` or Dask of shape (n, d)
-            Samples, as in `predict`. Of files only the selected columns are kept, beyond 256 MB
-            in a temporary file.
+            Samples, as in `predict`. From files, only the selected columns are kept. If they
+            exceed 256 MB, they are kept in a temporary file.
         class_table : like `attributes`, optional
             Classes, as in `predict`.
         missing_features : {"error", "ignore"}, default="error"
@@ -210,10 +213,10 @@ class NamingSelector(RankingSelector):
     ) -> Float64:
         """Return the probability (n, n_classes) of each class, one row per sample.
 
-        The temperature of the probabilities is chosen by folds in which seen classes are
-        treated as unseen. On some data, the probabilities are too certain, mostly with
-        ``together``. The documentation shows calibration errors on six data sets, on the page
-        "How much does each source of information help?".
+        The temperature of the probabilities is chosen on folds in which seen classes are
+        treated as unseen. On some data, the probabilities are too close to 0 and 1, mostly with
+        ``together``. The page "How much does each source of information help?" of the
+        documentation shows calibration errors on six data sets.
 
         Parameters
         ----------
@@ -245,10 +248,10 @@ class NamingSelector(RankingSelector):
         unknown: Label | None = None,
         unknown_rate: float = 0.05,
     ) -> tuple[LabelArray, Float64]:
-        """Return the n likeliest classes (n_samples, n), best first, and their probabilities.
+        """Return the n most likely classes (n_samples, n), best first, and their probabilities.
 
-        The first class of a sample that belongs to none of them is ``unknown``, if it is
-        given; the others and all probabilities stay.
+        If ``unknown`` is given, it replaces the first class of samples that belong to none of
+        the classes. The other classes and all probabilities stay the same.
 
         Parameters
         ----------
@@ -257,10 +260,10 @@ class NamingSelector(RankingSelector):
         class_table : like `attributes`, optional
             Classes, as in `predict`.
         n : int, default=2
-            Number of classes; at most as many as there are.
+            Number of classes to return, at most the number of classes to decide among.
         rows : array of bool of shape (n_samples,), optional
-            Which samples to predict, by default all. The others do not influence the result,
-            and have no row in it.
+            Mask of the samples to predict. By default all samples are predicted. The others do
+            not influence the result and are not part of it.
         together : bool, default=False
             Whether samples help each other, as in `predict_together`.
         missing_features : {"error", "ignore"}, default="error"
@@ -294,9 +297,10 @@ class NamingSelector(RankingSelector):
         missing_features: str = "error",
         batch: LabelsLike | str | None = None,
     ) -> Float64:
-        """Return log-likelihoods (n, n_classes) of each sample's classes, up to a constant.
+        """Return log-likelihoods (n, n_classes) of classes for each sample, up to a constant.
 
-        Where seen and unseen classes compete, ``bias_`` is subtracted from those of seen ones.
+        If seen and unseen classes compete, ``bias_`` is subtracted from the values of seen
+        classes.
 
         Parameters
         ----------
@@ -325,7 +329,7 @@ class NamingSelector(RankingSelector):
         unknown: Label | None = None,
         unknown_rate: float = 0.0,
     ) -> Question:
-        """What a user asks, understood once."""
+        """Return the question that a public method asks, from its arguments."""
         check_is_fitted(self)
         X, batches = batch_of(X, batch, "batch")
         table = self.candidate_classes(class_table)
@@ -342,7 +346,7 @@ class NamingSelector(RankingSelector):
 
 
 def _are_labels(table: AttributeTable) -> bool:
-    """Whether the attributes are the labels themselves, an indicator of each class."""
+    """Return whether the attributes are the labels themselves, one indicator per class."""
     names = [str(label) for label in table.classes.tolist()]
     if [str(name) for name in table.names] != names:
         return False
@@ -350,5 +354,5 @@ def _are_labels(table: AttributeTable) -> bool:
 
 
 def _concatenated(blocks: Iterable[Any], X: DataLike) -> Any:
-    """Results of blocks of rows as one array, of the library and device of X."""
+    """Concatenate results of blocks of rows to one array, of the library and device of X."""
     return like(np.concatenate(list(blocks)), X)

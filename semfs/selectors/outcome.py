@@ -1,4 +1,4 @@
-"""The outcome of a fit: from the solution of a problem to `Fitted`."""
+"""`Outcome`: converts the solution of a problem to a `Fitted`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from semfs.validation import warn_user
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A solution of a problem, also one of an unfinished fit, in the user's terms."""
+    """A solution of a problem, perhaps of an unfinished fit, in the features of the user."""
 
     problem: Problem
     solution: Solution
@@ -78,7 +78,7 @@ class Outcome:
         )
 
     def _n_selected(self) -> int:
-        """Number of features to keep."""
+        """Return the number of features to select."""
         problem = self.problem
         panel = problem.rules.panel
         if panel is None or panel.is_plain:
@@ -87,14 +87,14 @@ class Outcome:
         return int(np.count_nonzero(self.solution.s))
 
     def _in_attributes(self, V: Float64) -> Float64:
-        """Rows of V in the columns of the attribute table, without those of the labels."""
+        """Return rows of V in the columns of the attribute table, without the label columns."""
         basis = self.problem.basis
         if basis is None:
             return V
         return V[:, : basis.shape[1]] @ basis.T
 
     def _centers(self) -> tuple[Float64, Float64]:
-        """Means (d,) of the features and (m,) of the attributes; zeros without intercept."""
+        """Return means (d,) of features and (m,) of attributes, or zeros without intercept."""
         problem = self.problem
         n_attributes = problem.table.values.shape[1]
         if not problem.params.fit_intercept:
@@ -107,7 +107,7 @@ class Outcome:
         )
 
     def _normal_equations(self) -> NormalEquations | None:
-        """What W of fewer features follows from; None for "alternating"."""
+        """Return the equations that give W of fewer features; None for "alternating"."""
         gram = self.solution.gram
         if gram is None or self.problem.params.solver != "direct":
             return None
@@ -125,7 +125,7 @@ class Outcome:
         )
 
     def _ranking(self) -> tuple[Indices, Float64]:
-        """Order and scores; forced features first, constant ones last, then excluded ones."""
+        """Return order and scores. Constant features come late, and excluded ones last."""
         solution = self.solution
         candidates = self.problem.candidates
         allowed_scores = solution.scores[candidates.allowed]
@@ -150,7 +150,7 @@ class Outcome:
 
 
 def _gram_among(solution: Solution, features: Indices) -> Float64 | None:
-    """G (k, k) of some features, if the solver knows it: of those that entered it does."""
+    """Return G (k, k) of some features, if the solver knows it, as for those that entered."""
     gram = solution.gram
     if gram is None:
         return None
@@ -164,7 +164,7 @@ def _calibration_sample(
     moments: Moments,
     selected: Indices,
 ) -> CalibrationSample | None:
-    """A few samples of each class, by which predictions are calibrated; None beyond memory."""
+    """Return a few samples per class to calibrate predictions, or None beyond memory."""
     rows = moments.rows
     n_classes = len(moments.classes)
     if is_corrected(rows) and in_memory(rows.uncorrected.rows):

@@ -1,4 +1,4 @@
-"""The parameters of `SemFS`, as the modules that it calls see them."""
+"""The parameters of `SemFS` that other modules need, as a protocol."""
 
 from __future__ import annotations
 

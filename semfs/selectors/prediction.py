@@ -1,8 +1,9 @@
-"""Which class a sample belongs to, seen or only described: Gaussians about class means.
+"""Prediction of seen and unseen classes by Gaussians about class means.
 
-The mean of a seen class is known, that of an unseen class is predicted from its description
-(`MeanModel`). All classes share the covariance within the seen classes; what predictions miss
-is added for the unseen ones. Only means and covariance of the selected features are needed.
+The mean of a seen class is known, and that of an unseen class is predicted from its description
+(`MeanModel`). All classes share the covariance within the seen classes. For unseen classes, the
+error of predicted means is added to it. Only the means and the covariance of the selected
+features are needed.
 """
 
 from dataclasses import dataclass
@@ -40,7 +41,8 @@ OTHER_UNITS = (
 class ClassPredictor:
     """Scores of classes for samples Z (n, k) of the selected features.
 
-    Make one per fit: models and covariances are computed once, when they are first needed.
+    Make one object per fit. It computes models and covariances once, when they are first
+    needed.
     """
 
     table: AttributeTable  # descriptions of the C seen classes
@@ -56,7 +58,7 @@ class ClassPredictor:
         return self.scorer(table).scores(Z)
 
     def scorer(self, table: AttributeTable) -> "ClassScorer":
-        """Return what scores samples by the classes of a table, which predicts means once."""
+        """Return a scorer for the classes of a table, which predicts their means once."""
         position = self.seen_positions(table)
         seen = position >= 0
         seen_means = None
@@ -71,11 +73,11 @@ class ClassPredictor:
 
     @property
     def log_constant(self) -> float:
-        """The score of a seen class at its mean: the largest one."""
+        """The largest possible score, which a seen class has at its mean."""
         return self.seen_density.log_constant
 
     def keep_classes(self, classes: Indices) -> "ClassPredictor":
-        """Return the model that knows only some of the seen classes; the kernel stays."""
+        """Return the model that knows only some of the seen classes, with the same kernel."""
         table = self.table
         known = AttributeTable(table.values[classes], table.classes[classes], table.names)
         return ClassPredictor(
@@ -88,7 +90,7 @@ class ClassPredictor:
         )
 
     def keep_features(self, kept: Mask) -> "ClassPredictor":
-        """Return the model of some of the features, a mask (k,): the others are unknown."""
+        """Return the model for the features in a mask (k,), if the others are unknown."""
         return ClassPredictor(
             table=self.table,
             means=self.means[:, kept],
@@ -98,7 +100,7 @@ class ClassPredictor:
         )
 
     def attributes(self, Z: Float64) -> Float64:
-        """Return the attributes (n, m) by ridge regression; every class counts the same."""
+        """Predict attributes (n, m) by ridge regression with equal class weights."""
         center, scale, W = self._attribute_model
         with np.errstate(over="ignore", invalid="ignore"):
             found = self.table.values.mean(axis=0) + ((Z - center) / scale) @ W
@@ -121,8 +123,9 @@ class ClassPredictor:
     def distances(self, table: AttributeTable) -> Float64:
         """Return Mahalanobis distances (U, U) between the class means of a table.
 
-        The covariance is that within the seen classes, as in `scores`. The best rule for two
-        classes at distance D errs in a share Φ(-D / 2) of their samples.
+        The covariance is that within the seen classes, as in `scores`. For two normal
+        distributions at distance D, the best rule misclassifies a share Φ(-D / 2) of the
+        samples.
         """
         means = (self.class_means(table) - self._center) / self._spread
         whitened = self.seen_density.whiten(means)
@@ -131,9 +134,9 @@ class ClassPredictor:
     # ---- seen classes ------------------------------------------------------------------
 
     def seen_positions(self, table: AttributeTable) -> Indices:
-        """The position (U,) of each class of a table among the seen classes; -1 for others.
+        """Return the position (U,) of each class of a table among the seen classes, or -1.
 
-        Raises if the table describes a seen class as another one.
+        Raise if the table gives a seen class a description that differs from that of the fit.
         """
         known = {label: i for i, label in enumerate(self.table.classes.tolist())}
         labels = table.classes.tolist()
@@ -162,7 +165,7 @@ class ClassPredictor:
 
     @cached_property
     def _spread(self) -> Float64:
-        """Standard deviation (k,) within classes, or a little of the range of the means."""
+        """Return the standard deviation (k,) within classes, but not (nearly) 0."""
         within = np.sqrt(np.abs(np.diag(self.within)))
         between = np.ptp(self.means, axis=0)
         spread = np.maximum(within, LEAST_SPREAD * between)
@@ -170,11 +173,11 @@ class ClassPredictor:
 
     @cached_property
     def _center(self) -> Float64:
-        """Mean (k,) of the class means, near which differences keep their digits."""
+        """Return the mean (k,) of the class means. Subtracting it preserves digits."""
         return self.means.mean(axis=0)
 
     def standardized(self, Z: Float64) -> Float64:
-        """Return samples (n, k) in spreads about the center."""
+        """Return samples (n, k) minus the center, in units of the spread."""
         with np.errstate(over="ignore"):
             return (Z - self._center) / self._spread
 
@@ -184,7 +187,7 @@ class ClassPredictor:
 
     @cached_property
     def _correlations(self) -> Float64:
-        """Correlations (k, k) within classes."""
+        """Return the correlations (k, k) within classes."""
         out = self.within / self._spread / self._spread[:, None]
         np.fill_diagonal(out, 1.0)
         return out
@@ -197,7 +200,7 @@ class ClassPredictor:
 
     @cached_property
     def _mean_model(self) -> MeanModel:
-        """Predicts class means, in spreads, from descriptions."""
+        """Return the model that predicts standardized class means from descriptions."""
         same = self._same_attributes(self.table.values)
         means = self.means / self._spread
         if self.model is not None:
@@ -206,18 +209,18 @@ class ClassPredictor:
         return MeanModel.fit(self.table.values, means, same, margin)
 
     def _same_attributes(self, A: Float64) -> Float64 | None:
-        """The attributes (U, k) that are the selected features, in spreads."""
+        """Return the attributes (U, k) that are the selected features, standardized."""
         return None if self.same is None else A[:, self.same] / self._spread
 
     @cached_property
     def unseen_density(self) -> GaussianDensity:
-        """That of seen classes, made wider by the errors of predicted means."""
+        """Return the density of seen classes, widened by the errors of predicted means."""
         errors = self._mean_model.errors
         covariance = self._correlations + ERROR_SHARE * (errors.T @ errors) / len(errors)
         return GaussianDensity.of_covariance(covariance)
 
     def _unseen_means(self, A: Float64) -> Float64:
-        """Whitened means (U, k) of classes with attributes A (U, m)."""
+        """Return the whitened means (U, k) of classes with attributes A (U, m)."""
         model = self._mean_model
         density = self.unseen_density
         predicted = model.predict(A, self._same_attributes(A))
@@ -234,7 +237,7 @@ class ClassPredictor:
 
     @cached_property
     def _attribute_model(self) -> tuple[Float64, Float64, Float64]:
-        """Center (k,), scale (k,) and coefficients (k, m) of the regression of attributes."""
+        """Return center (k,), scale (k,) and coefficients (k, m) to predict attributes."""
         A = self.table.values
         total = self.within + np.cov(self.means.T, bias=True).reshape(self.within.shape)
         variance = np.diag(total)
@@ -250,7 +253,7 @@ class ClassPredictor:
 
 @dataclass(frozen=True, eq=False)
 class ClassScorer:
-    """Scores of the U classes of one table, for samples that may come block by block."""
+    """Scores samples, which may come block by block, for the U classes of one table."""
 
     predictor: ClassPredictor
     seen: Mask  # (U,), which classes are seen ones

@@ -36,7 +36,7 @@ from semfs.validation import ParameterError
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Features to select so that J falls: of the seen classes, and of what else is known."""
+    """Select features that reduce J of the seen classes and of further information."""
 
     params: MethodParameters
     moments: Moments  # of the seen classes
@@ -106,7 +106,7 @@ class Problem:
 
     @property
     def n_steps(self) -> int:
-        """Number of steps that the solver takes at most, swaps aside."""
+        """The maximum number of steps of the solver, without swaps."""
         if self.params.solver != "direct":
             return self.params.max_iter
         panel = self.rules.panel
@@ -137,7 +137,7 @@ def _rules(
     data: TrainingData,
     names: Sequence[str] | None,
 ) -> PanelRules:
-    """The rules of the panel, with unseen classes where their means are predicted."""
+    """Return the rules of the panel. They include unseen classes whose means are predicted."""
     # Descriptions of unseen classes may have been found of no use; then their predicted means
     # are no ground for demands.
     unseen = None if knowledge.unseen_problem is None else knowledge.unseen

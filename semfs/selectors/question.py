@@ -1,4 +1,4 @@
-"""Which of some classes do samples belong to? What all predictions share."""
+"""`Question`: which of some classes do samples belong to? All predictions are based on it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Question:
     lowest_score: float = -np.inf  # of the best class of samples that are not refused
 
     def with_unknown(self, unknown: Label | None, rate: float) -> Question:
-        """Return the question that samples of no class may be refused at."""
+        """Return the question with a label for samples that belong to none of the classes."""
         if unknown is None:
             return self
         check_number("unknown_rate", rate, at_least=0)
@@ -46,24 +46,24 @@ class Question:
         return replace(self, unknown=unknown, lowest_score=lowest)
 
     def without_samples(self) -> Question:
-        """Return the question of classes alone, which can be sent to Dask workers."""
+        """Return the question without its samples, so that it can be sent to Dask workers."""
         return replace(self, blocks=iter(()))
 
     def only(self, rows: Mask) -> Question:
-        """Return the question of some of the samples, a mask (n,)."""
+        """Return the question for some of the samples, given as a mask (n,)."""
         return replace(self, blocks=_rows_of(self.blocks, np.asarray(rows, dtype=bool)))
 
     def scores(self, Z: Float64) -> Float64:
-        """Return scores (r, U) of the classes for samples (r, k), each alone."""
+        """Return scores (r, U) of the classes for samples (r, k), each predicted alone."""
         return self._scorer.scores(Z)
 
     @cached_property
     def _scorer(self) -> ClassScorer:
-        """Made once, for all blocks."""
+        """Return the scorer, which is made once for all blocks."""
         return self.model.scorer(self.table)
 
     def best_class(self, Z: Float64) -> LabelArray:
-        """Return the class (r,) of samples (r, k), each alone."""
+        """Return the class (r,) of samples (r, k), each predicted alone."""
         scores = self.scores(Z)
         return self.likeliest(scores, scores)
 
@@ -72,9 +72,10 @@ class Question:
         return self.model.predictions(self.blocks, self.table, together=together)
 
     def likeliest(self, values: Float64, scores: Float64) -> LabelArray:
-        """Return the class (r,) of the largest of values (r, U), or ``unknown``.
+        """Return the class (r,) with the largest of values (r, U), or ``unknown``.
 
-        Samples are refused by their scores (r, U), which may be the values themselves.
+        Samples are labeled ``unknown`` by their scores (r, U), which may be the values
+        themselves.
         """
         return self.names_of(largest_columns(values, 1), scores)[:, 0]
 
@@ -87,7 +88,7 @@ class Question:
 
 
 def largest_columns(values: Float64, n: int) -> Indices:
-    """Return the columns (r, n) of the largest of values (r, U), of equal ones the first."""
+    """Return the columns (r, n) of the largest of values (r, U); with ties, the first ones."""
     if n >= values.shape[1] or n > SORT_BEYOND:
         return np.argsort(-values, axis=1, kind="stable")[:, :n]
     best = np.empty((len(values), n), dtype=np.intp)
@@ -101,7 +102,7 @@ def largest_columns(values: Float64, n: int) -> Indices:
 
 
 def _rows_of(blocks: Iterator[Float64], rows: Mask) -> Iterator[Float64]:
-    """Yield the samples of blocks (r, k) that a mask (n,) names."""
+    """Yield, from blocks (r, k), the samples that a mask (n,) selects."""
     n_done = 0
     for Z in blocks:
         kept = rows[n_done : n_done + len(Z)]
@@ -120,7 +121,7 @@ def _with_unknown(
     refused: Mask,
     unknown: Label | None,
 ) -> LabelArray:
-    """Labels, of any shape, with ``unknown`` in place of those that are refused."""
+    """Replace the labels of samples that belong to no class by ``unknown``."""
     if unknown is None:
         return labels
     # as objects: text beside numbers, or longer text, would be converted or cut

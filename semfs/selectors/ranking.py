@@ -1,8 +1,9 @@
 """`RankingSelector`: from one score per feature to a scikit-learn selector.
 
-Selectors are dataclasses: the fields are the parameters, their defaults are class attributes,
-and the generated ``__init__`` only stores them, as scikit-learn asks. ``eq=False, repr=False``
-keep scikit-learn's identity and our `__repr__`. ``_constraints`` says what each may be.
+Selectors are dataclasses. Their fields are the parameters, their defaults are class attributes,
+and the generated ``__init__`` only stores values, as scikit-learn requires. ``eq=False,
+repr=False`` keep scikit-learn's identity and our `__repr__`. ``_constraints`` lists the valid
+values of each parameter.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ FIT_STATE = ("_fitted", "_training_moments")
 
 
 class RankingSelector(SelectorMixin, BaseEstimator):
-    """Keep the best ``n_features_to_select`` features of a total ranking.
+    """Base class that selects the best ``n_features_to_select`` features of a ranking.
 
-    A subclass implements ``fit``: it calls :meth:`_check_training_data`, computes one
-    score per feature (larger is better) and hands them to :meth:`_set_ranking`.
+    A subclass implements ``fit``, which calls :meth:`_check_training_data`, computes one score
+    per feature (larger is better) and passes the scores to :meth:`_set_ranking`.
     """
 
     n_features_to_select: Any  # a number or share; of SemFSCV also "auto"
@@ -71,7 +72,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
     def _check_training_data(
         self, X: DataLike, y: LabelsLike | str | None
     ) -> tuple[Matrix, LabelArray | None, Indices | None]:
-        """X (n, d), class labels (C,) and codes (n,), checked; no labels without y."""
+        """Check X (n, d) and y, and return X, class labels (C,) and codes (n,), if any."""
         self._check_n_features_to_select()
         samples = Samples.from_user(X, y)
         matrix = training_matrix(
@@ -92,7 +93,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         return matrix, labels.class_array(), labels.codes.astype(np.intp)
 
     def _check_parameters(self) -> None:
-        """Raise if a parameter has no meaning."""
+        """Raise if a parameter is invalid."""
         constraints = self._all_constraints()
         for name, value in self.get_params(deep=False).items():
             if name not in constraints:
@@ -107,14 +108,14 @@ class RankingSelector(SelectorMixin, BaseEstimator):
 
     @classmethod
     def _all_constraints(cls) -> dict[str, Constraint]:
-        """The constraints of this class and its bases, those of subclasses first."""
+        """Return the constraints of this class and its bases, subclasses first."""
         found: dict[str, Constraint] = {}
         for base in reversed(cls.__mro__):
             found.update(vars(base).get("_constraints", {}))
         return found
 
     def _n_wanted(self, d: int) -> int:
-        """How many of d features are asked for; of a share (below 1) at least one."""
+        """Return how many of d features to select; at least one if it is a share (below 1)."""
         k = self.n_features_to_select
         if k is None:  # a budget decides
             return d
@@ -122,7 +123,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """Undo changes of fitted attributes if the block fails or is interrupted."""
+        """Restore the fitted attributes if the block fails or is interrupted."""
         before = self._fit_state()
         try:
             yield
@@ -133,7 +134,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
             raise
 
     def _fit_state(self) -> dict[str, Any]:
-        """All that a fit has set."""
+        """Return everything that a fit has set."""
         return {
             name: value
             for name, value in vars(self).items()
@@ -147,7 +148,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         return state
 
     def _set_ranking(self, scores: Float64) -> None:
-        """Store a ranking by scores (d,), ties by index; -inf for columns that rank last."""
+        """Store the ranking by scores (d,), with ties by index. Columns of -inf come last."""
         scores = np.asarray(scores, dtype=np.float64)
         self.scores_ = scores
         self.order_ = stable_order(scores)
@@ -156,7 +157,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         self._warn_if_too_many(len(scores))
 
     def _warn_if_too_many(self, n_selectable: int) -> None:
-        """Warn if more features are asked for than there are."""
+        """Warn if more features are requested than there are."""
         wanted = self.n_features_to_select
         if wanted is not None and wanted > n_selectable:
             message = (
@@ -174,10 +175,10 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d), AnnData or path
-            Samples with all the features seen in `fit`; gaps in features that are not selected
-            do not matter. In AnnData and in files features are found by name, and only the
-            selected ones are needed; of a file only they are kept in memory. Of AnnData an
-            AnnData object is returned, as slicing it does.
+            Samples with all features of `fit`. Missing values in features that are not selected
+            do not matter. In AnnData and in files, features are found by name, and only the
+            selected features are needed. From a file, only these are kept in memory. For
+            AnnData, the result is an AnnData object, as if it were sliced.
         """
         check_is_fitted(self, "support_")
         genes = as_genes(X)
@@ -193,7 +194,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         return stacked(list(blocks))
 
     def _transform_in_memory(self, X: Any) -> Any:
-        """The selected columns of a matrix or frame; gaps in the others do not matter."""
+        """Return the selected columns of a matrix or frame; gaps in others do not matter."""
         # scikit-learn adds up all numbers, of which some may be huge
         with np.errstate(invalid="ignore"):
             try:
@@ -207,7 +208,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
                     return super().transform(X)
 
     def _lazily_selected(self, X: Any) -> Any:
-        """The selected columns of a Dask array or DataFrame; nothing is computed."""
+        """Return the selected columns of a Dask array or DataFrame, without computing them."""
         names = getattr(self, "feature_names_in_", None)
         d = self.n_features_in_
         has_names = names is not None and hasattr(X, "columns")
@@ -218,7 +219,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         return lazy_columns(X, np.flatnonzero(self._get_support_mask()), names)
 
     def _places_of_genes(self, found: list[str]) -> Indices:
-        """Where the selected genes are among those found."""
+        """Return the positions of the selected genes among those found."""
         names = getattr(self, "feature_names_in_", None)
         support = self._get_support_mask()
         if names is not None:
@@ -230,7 +231,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         return np.flatnonzero(support)
 
     def _preprocessing(self) -> Preprocessing:
-        """What was done to the data before the fit, and is done to files that follow."""
+        """Return how the data of the fit were preprocessed, which is repeated for files."""
         return Preprocessing(**getattr(self, "preprocessing_", {}))
 
     def _get_support_mask(self) -> Mask:
@@ -244,7 +245,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
     # ---- display ---------------------------------------------------------------------
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """The call that makes it: tables and long lists by their size, defaults left out."""
+        """Return the call that makes this selector, with long values abbreviated."""
         signature = inspect.signature(type(self)).parameters
         shown = []
         for name, value in sorted(self.get_params(deep=False).items()):
@@ -254,7 +255,7 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         return f"{type(self).__name__}({', '.join(shown)})"[:N_CHAR_MAX]
 
     def _html_repr(self) -> str:
-        """scikit-learn's diagram, and below it what was used and selected, to unfold."""
+        """Return scikit-learn's diagram, followed by folded details of the selection."""
         diagram = super()._html_repr()
         if not hasattr(self, "support_"):
             return diagram
@@ -287,7 +288,7 @@ def stable_order(scores: Float64) -> Indices:
 
 
 def constant_columns(X: Matrix) -> Mask:
-    """Return a mask (d,) of the columns of X that hold one value only."""
+    """Return a mask (d,) of the columns of X that hold only one value."""
     largest = X.max(axis=0)
     smallest = X.min(axis=0)
     if sp.issparse(X):
@@ -297,14 +298,14 @@ def constant_columns(X: Matrix) -> Mask:
 
 
 def stacked(blocks: list[Matrix]) -> Matrix:
-    """Return blocks of rows as one matrix, sparse if they are."""
+    """Stack blocks of rows to one matrix, which is sparse if they are sparse."""
     if sp.issparse(blocks[0]):
         return sp.vstack(blocks, format="csr")
     return np.concatenate(blocks)
 
 
 def _short_repr(name: str, value: Any) -> str:
-    """What `repr` shows of a parameter: tables and long values by their size."""
+    """Return the text that `repr` shows for a parameter; long values by their size only."""
     shape = tuple(getattr(value, "shape", ()))
     is_table = name.endswith("attributes") and value is not None
     if is_table and not isinstance(value, str):
@@ -319,7 +320,7 @@ def _short_repr(name: str, value: Any) -> str:
 
 
 def _table_size(table: Any, shape: tuple[int, ...]) -> str:
-    """Numbers of classes and attributes of a table in any form."""
+    """Return the numbers of classes and attributes of a table in any form."""
     if len(shape) == 2:
         n_classes, n_attributes = shape
         if hasattr(table, "get_columns"):  # polars: the first column holds the labels

@@ -1,4 +1,4 @@
-"""Whether samples and class descriptions are in one space, as embeddings of texts are."""
+"""Finds out whether samples and class descriptions are vectors in the same space."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ def same_space(
 ) -> Indices | None:
     """Return the attributes (k,) that are the selected features, or None if there are none.
 
-    Samples and descriptions are in one space (as embeddings of texts and of class names are) if
-    every feature is also an attribute, by name. Features without names are called x0, x1, …;
-    a table whose attributes have these names declares that they are the features.
+    Samples and descriptions are in the same space if every feature is also an attribute, by
+    name. Embeddings of texts and of class names are an example. Features without names are
+    called x0, x1, …, so a table whose attributes have these names declares that they are the
+    features.
     """
     if feature_names is None:
         feature_names = [f"x{j}" for j in range(n_features)]
@@ -39,9 +40,10 @@ def perhaps_same_space(
     attribute_names: Sequence[str],
     selected: Indices,
 ) -> Indices | None:
-    """Return the attributes (k,) at the places of the selected features, if neither has names.
+    """Return the attributes (k,) at the positions of selected features, if neither has names.
 
-    They may be the features themselves, as many as they are; only clear evidence tells.
+    If there are as many attributes as features, they may be the same; the caller needs clear
+    evidence for that.
     """
     m = len(attribute_names)
     names = [str(name) for name in attribute_names]

@@ -14,7 +14,7 @@ from semfs.validation import class_weights
 def attribute_targets(
     params: MethodParameters, table: AttributeTable
 ) -> tuple[Float64 | None, Float64 | None]:
-    """Return targets (C, r), and the basis (m, r) they are in; labels need neither."""
+    """Return targets (C, r) and their basis (m, r). For labels, return None for both."""
     if params.attributes is None:
         return None, None
     A = table.values
@@ -28,11 +28,11 @@ def squared_label_weight(
     label_weight: float,
     targets: Float64 | None,
 ) -> float:
-    """Return the squared weight w of the labels next to targets (C, r): [A, √w I].
+    """Return the squared weight w of the labels next to targets A (C, r): [A, √w I].
 
-    With ``label_weight`` β the labels carry β times as much as the table: indicators of C
-    classes have the sum of squares C − 1 about their mean, so w = β ‖A − mean(A)‖²/(C − 1).
-    If all classes are described alike the labels are all there is, and w = β.
+    With ``label_weight`` β, the labels have β times the sum of squares of the table. Indicators
+    of C classes have the sum of squares C − 1 about their mean, so w = β ‖A − mean(A)‖²/(C −
+    1). If all classes have the same description, only the labels separate them, and w = β.
     """
     if targets is None:
         return 0.0
@@ -51,7 +51,7 @@ def seen_objective(
     gamma: float | None = None,
     penalty_scale: str | None = None,
 ) -> Objective:
-    """Return J of the seen classes; ``gamma`` and its scale may differ from the parameters'."""
+    """Return J of the seen classes, perhaps with another ``gamma`` or scale of it."""
     return Objective.from_moments(
         moments,
         targets,

@@ -1,7 +1,7 @@
-"""Selected columns of samples that a fitted selector is asked about, block by block.
+"""Reads the selected columns of samples for a fitted selector, block by block.
 
-Samples come as matrices, frames, AnnData, files or Dask collections. Columns are found by name
-where they have names, and samples are preprocessed as those of the fit were.
+Samples are matrices, frames, AnnData, files or Dask collections. If columns have names, they
+are found by name. Samples are preprocessed as those of the fit were.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class PresentColumns:
-    """Selected columns that samples have, block by block."""
+    """The selected columns that are present in samples, block by block."""
 
     blocks: Iterator[Float64]  # (r, j) each
     present: Mask  # (k,), which of the selected features they are
 
     @property
     def are_all(self) -> bool:
-        """Whether no selected feature is missing."""
+        """Return whether no selected feature is missing."""
         return bool(self.present.all())
 
     def without_offsets(
         self, batches: Labels, known: list[Any], offsets: Float64
     ) -> Iterator[Float64]:
-        """Yield blocks minus the offsets of their samples' batches, where known.
+        """Yield blocks minus the offsets of the batches of their samples, if known.
 
         ``offsets`` (B, k) are those of the ``known`` batches.
         """
@@ -84,9 +84,9 @@ class PresentColumns:
 def selected_columns(
     selector: RankingSelector, X: DataLike, method: str, *, allow_gaps: bool = False
 ) -> Iterator[Float64]:
-    """Yield the selected columns (r, k) of X in float64, all rows at once in memory.
+    """Yield the selected columns (r, k) of X in float64; one block if X is in memory.
 
-    NaN is refused unless ``allow_gaps`` is True.
+    Raise if there is NaN, unless ``allow_gaps`` is true.
     """
     names = getattr(selector, "feature_names_in_", None)
     support = selector._get_support_mask()
@@ -104,7 +104,7 @@ def selected_columns(
 def present_columns(
     selector: RankingSelector, X: DataLike, missing_features: str, method: str
 ) -> PresentColumns:
-    """Return the selected columns that X has: all of them, or with "ignore" perhaps fewer."""
+    """Return the selected columns of X. With "ignore", some may be missing."""
     check_option("missing_features", missing_features, ("error", "ignore"))
     names = getattr(selector, "feature_names_in_", None)
     support = selector._get_support_mask()
@@ -127,7 +127,7 @@ def present_columns(
 
 
 def map_lazily(selector: RankingSelector, X: Any, function: Callable[[Float64], Any]) -> Any:
-    """Return a function of the selected columns (n, k) of a Dask collection, as Dask array."""
+    """Apply a function lazily to the selected columns (n, k) of a Dask collection."""
     selected = selector._lazily_selected(X)
 
     def of_chunk(chunk: Matrix) -> Any:
@@ -163,7 +163,7 @@ def _named_columns(selector: RankingSelector, X: DataLike, kept: Mask) -> Iterat
 
 
 def _finite_blocks(blocks: Iterator[Matrix], names: LabelArray | None) -> Iterator[Float64]:
-    """Yield blocks (r, k) in float64; NaN and infinity are refused, with the name."""
+    """Yield blocks (r, k) in float64. For NaN or infinity, raise with the feature's name."""
     for block in blocks:
         Z = dense(block)
         # check_all_finite looks for the place, and raises in any case
@@ -176,9 +176,9 @@ def _finite_blocks(blocks: Iterator[Matrix], names: LabelArray | None) -> Iterat
 def _columns_in_memory(
     selector: RankingSelector, X: DataLike, method: str, finite: bool = True
 ) -> Matrix:
-    """The selected columns (n, k) of a matrix, which must be finite unless told otherwise.
+    """Return the selected columns (n, k) of a matrix, checking that they are finite.
 
-    What the other columns hold does not matter.
+    The values of other columns do not matter.
     """
     device.check_same_namespace(X, selector, attribute="coef_", method=method)
     X = training_matrix(selector, X, accept_sparse="csr", reset=False)
@@ -200,7 +200,7 @@ def _columns_in_memory(
 
 
 def _lacking(names: LabelArray, present: Mask) -> str:
-    """What is wrong with X, and what to do if it may lack features (k,)."""
+    """Return a message about features (k,) that X lacks, with advice."""
     missing = [str(name) for name in names[~present]]
     return (
         f": X lacks {len(missing)} of {len(names)} selected features: {listed(missing)}. Give "
@@ -210,7 +210,7 @@ def _lacking(names: LabelArray, present: Mask) -> str:
 
 
 def _warn_of_missing(names: LabelArray, present: Mask) -> None:
-    """Name the selected features (k,) that X lacks."""
+    """Warn and name the selected features (k,) that X lacks."""
     missing = [str(name) for name in names[~present]]
     if not present.any():
         message = f"has none of the {len(missing)} selected features."
@@ -229,9 +229,10 @@ def selected_blocks(
 ) -> Iterator[Matrix] | None:
     """Return the selected columns (r, k) of samples in files or Dask, block by block.
 
-    None for samples in memory. Columns are found by their names where X and the selector
-    have some, so that others may be missing or in another order. Files and AnnData are
-    preprocessed as those of the fit; a source that was opened already is taken as it is.
+    For samples in memory, return None. If X and the selector have feature names, columns are
+    found by name, so other columns may be missing, and their order does not matter. Files and
+    AnnData are preprocessed as those of the fit. A source that was opened already is used
+    unchanged.
     """
     kind = classify(X)
     source: BlockSource
@@ -254,9 +255,9 @@ def present_features(
     names: Sequence[str] | None,
     preprocessing: Preprocessing | None = None,
 ) -> tuple[DataLike, Mask] | None:
-    """Return X, opened if it was a file, and which selected features (k,) it has, by name.
+    """Return X (opened if it is a file) and which selected features (k,) it has, by name.
 
-    None if X or the selector has no names.
+    The second is None if X or the selector has no names.
     """
     if names is None:
         return None
@@ -278,14 +279,14 @@ def present_features(
 
 
 def names_of_selected(support: Mask, names: Sequence[str] | None) -> set[str] | None:
-    """Return the names of the selected features, if features have names."""
+    """Return the names of the selected features, or None without names."""
     if names is None:
         return None
     return {str(names[j]) for j in np.flatnonzero(support).tolist()}
 
 
 def _places(source: BlockSource, support: Mask, names: Sequence[str] | None) -> Indices:
-    """Where the selected features are among the columns of a source."""
+    """Return the positions of the selected features among the columns of a source."""
     selected = np.flatnonzero(support)
     found = source.feature_names
     if found is not None and names is not None:

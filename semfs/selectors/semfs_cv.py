@@ -161,7 +161,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
     -----
     A score is the mean of ACC and NMI of K-means on the held-out classes. In folds, the search
     considers only the features that decrease J most when they are added first: 384 of them, or
-    five times the number to select if that is larger.
+    5 for each feature to select if that is more.
 
     Examples
     --------

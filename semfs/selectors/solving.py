@@ -1,4 +1,4 @@
-"""The choice of the solver, and what it is given."""
+"""Calls the solver that the parameters name."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def solve(
     panel: Panel | None = None,
     monitor: Monitor | None = None,
 ) -> Solution:
-    """Return the solution by the solver that the parameters ask for.
+    """Return the solution of the solver that the parameters name.
 
-    ``quadratic`` is the objective as forward selection sees it, if it was made already, and
+    ``quadratic`` is the objective in the form for forward selection, if it exists already.
     ``further`` are problems that the selected features must solve as well.
     """
     d = objective.n_features
@@ -67,7 +67,7 @@ def _with_whole_groups(
     candidates: Candidates,
     panel: Panel | None,
 ) -> Mask:
-    """Features (d,) that may be selected: of a group also those of one value only."""
+    """Return the features (d,) that may be selected, including constant ones in groups."""
     allowed = candidates.allowed
     if panel is None or panel.unit_of is None:
         return allowed

@@ -37,7 +37,7 @@ BOOTSTRAP_CANDIDATES_PER_FEATURE = 4
 
 
 def can_bootstrap(moments: Moments | None) -> bool:
-    """Whether the samples are in memory, of enough classes to draw from."""
+    """Return whether the samples are in memory and have enough classes."""
     if moments is None or not in_memory(uncorrected_rows(moments)):
         return False
     # two classes drawn from two are the same two, or one of them twice
@@ -53,8 +53,8 @@ def selection_counts(
 ) -> Float64:
     """Return how often each feature (d,) is selected when classes are drawn with replacement.
 
-    Rules of the panel hold on every bootstrap; markers are demanded of the drawn classes.
-    NaN for features that are not candidates, because their frequency is not known.
+    The rules of the panel apply to every bootstrap, with markers only for the drawn classes.
+    Features that are not candidates have NaN, because their frequency is unknown.
     """
     n_classes = len(moments.classes)
     fitted: Any = getattr(selector, "best_estimator_", selector)  # the SemFS of a SemFSCV
@@ -99,7 +99,7 @@ def selection_counts(
 
 
 def _panel_of(fitted: Any, moments: Moments, names: Sequence[str] | None) -> Panel | None:
-    """The rules of the panel of a fitted SemFS; None if it has none."""
+    """Return the panel rules of a fitted SemFS, or None if it has none."""
     preprocessing = fitted._preprocessing()
     # Described unseen classes are in the rules if the fit used them, which its notes say.
     is_used = ", used" in fitted.knowledge_.get("unseen classes", "")
@@ -120,7 +120,7 @@ def _panel_of(fitted: Any, moments: Moments, names: Sequence[str] | None) -> Pan
 
 
 def _among_candidates(panel: Panel, features: Indices, selected: Indices) -> Panel:
-    """The same rules among some features (m,), the selected ones among them."""
+    """Return the same rules for some features (m,), which include the selected ones."""
     units = features if panel.unit_of is None else np.unique(panel.unit_of[features])
     found = panel.restricted_to(features, units)
     if found.demands is None:
@@ -134,7 +134,7 @@ def _among_candidates(panel: Panel, features: Indices, selected: Indices) -> Pan
 
 
 def _for_drawn_classes(panel: Panel, drawn: Mask) -> Panel:
-    """The same rules without demands for markers of the classes (C,) that were not drawn."""
+    """Return the same rules without markers of the classes (C,) that were not drawn."""
     demands = panel.demands
     if demands is None or not len(demands.needs):
         return panel
@@ -150,7 +150,7 @@ def stability_table(
     counts: Float64 | None,
     n_bootstraps: int,
 ) -> pd.DataFrame:
-    """Return frequencies with Jeffreys intervals: selected features, then likely others."""
+    """Return frequencies with Jeffreys intervals: selected features, then other likely ones."""
     frame = import_optional("pandas", "data", what="explain").DataFrame
     if counts is None:
         features = selected[:0]

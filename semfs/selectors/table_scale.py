@@ -1,4 +1,4 @@
-"""Whether class descriptions are on one scale: within a table, and from table to table."""
+"""Warnings about attributes of different scales, within a table and between tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MOST_BEYOND = 0.5
 
 
 def warn_of_uneven_attributes(table: AttributeTable) -> None:
-    """Name the few attributes that carry nearly all of the spread of a table."""
+    """Warn if a few attributes have nearly all of the spread of a table."""
     values = table.values
     # of yes and no, rare attributes vary little, and no unit is to blame
     if np.isin(values, (0.0, 0.5, 1.0)).all():
@@ -64,10 +64,10 @@ def warn_of_uneven_attributes(table: AttributeTable) -> None:
 
 
 def warn_of_other_scale(fitted: AttributeTable, given: AttributeTable) -> None:
-    """Name attributes of a table that seem to be in other units than those of the fit.
+    """Warn if attributes of a table seem to be in other units than those of the fit.
 
-    Both have the same attributes. Those that are constant in the fitted table do not count:
-    many terms of an ontology concern unseen classes only.
+    Both tables have the same attributes. Attributes that are constant in the fitted table are
+    not compared, because many terms of an ontology concern unseen classes only.
     """
     off = _off_scale(fitted, given)
     if not off.any():
@@ -83,7 +83,7 @@ def warn_of_other_scale(fitted: AttributeTable, given: AttributeTable) -> None:
 
 
 def _off_scale(fitted: AttributeTable, given: AttributeTable) -> Mask:
-    """Which attributes (m,) of ``given`` seem to have another unit."""
+    """Return which attributes (m,) of ``given`` seem to have another unit."""
     low = fitted.values.min(axis=0)
     fitted_range = np.ptp(fitted.values, axis=0)
     varies = fitted_range > 0

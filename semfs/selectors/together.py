@@ -1,9 +1,10 @@
-"""Samples that are predicted together: their groups say where the predicted means really lie.
+"""Prediction of samples together, which corrects the predicted means of unseen classes.
 
-The mean of an unseen class is predicted from its description and lies beside its samples. The
-mixture moves it toward the samples that are likely to belong to it, a little more in every
-round; seen classes keep their means. Only sums over samples are needed, so that they may come
-in blocks. Whether all this helps is tried on seen classes treated as unseen.
+The mean of an unseen class is predicted from its description and may be far from its samples. A
+mixture model moves it toward the samples that probably belong to the class, a little more in
+each round. The means of seen classes do not change. Only sums over samples are needed, so
+samples may come in blocks. A trial on seen classes that are treated as unseen shows whether
+this helps.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ USUAL_STRETCH = 2.0
 
 
 class KeptBlocks:
-    """Blocks of samples and their scores, in memory or beyond a limit in a temporary file.
+    """Blocks of samples and their scores, in memory or, above a limit, in a temporary file.
 
-    They can be read as often as needed.
+    They can be read several times.
     """
 
     def __init__(self, memory: int = KEPT_BYTES) -> None:
@@ -54,7 +55,7 @@ class KeptBlocks:
         self.file: TempArray | None = None
 
     def append(self, whitened: Float64, scores: Float64) -> None:
-        """Keep a block: whitened samples (r, k) and their scores (r, U)."""
+        """Add a block of whitened samples (r, k) and their scores (r, U)."""
         size = 8 * (whitened.size + scores.size)
         if self.file is None and size <= self.memory:
             self.memory -= size
@@ -82,7 +83,7 @@ class KeptBlocks:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Gaussian groups of samples, one for each of U classes, in whitened features (k)."""
+    """A mixture of U Gaussian classes, in whitened features (k)."""
 
     seen: Mask  # (U,), classes whose means are known
     fixed: Float64  # (U, k), these means
@@ -91,17 +92,17 @@ class Mixture:
 
     @classmethod
     def of_unseen(cls, n_classes: int, n_features: int) -> Self:
-        """Return the mixture of classes none of whose means is known."""
+        """Return the mixture for classes that are all unseen."""
         seen = np.zeros(n_classes, dtype=bool)
         return cls(seen, np.zeros((n_classes, n_features)), np.zeros(n_classes))
 
     def fit(self, blocks: Iterable[tuple[Float64, Float64]]) -> Mixture:
-        """Return the mixture of samples.
+        """Fit the mixture to samples, and return it.
 
         Parameters
         ----------
         blocks : re-iterable of pairs
-            Whitened samples (r, k) and the scores (r, U) that each has alone.
+            Whitened samples (r, k), and their scores (r, U) if each is predicted alone.
         """
         current = self._corrected(blocks)
         first = None
@@ -115,7 +116,7 @@ class Mixture:
         return current
 
     def scores(self, whitened: Float64, alone: Float64) -> Float64:
-        """Return scores (r, U) of samples (r, k), given those (r, U) that each has alone."""
+        """Return scores (r, U) of samples (r, k), given the scores (r, U) of each alone."""
         if self.means is None:
             return alone + self.correction
         # |w|² of a whitened sample w is the same for all classes
@@ -125,7 +126,7 @@ class Mixture:
         return found
 
     def _corrected(self, blocks: Iterable[tuple[Float64, Float64]]) -> Mixture:
-        """Draw the sizes of unseen classes toward each other."""
+        """Correct scores so that the sizes of unseen classes become more equal."""
         totals, _ = self._totals(blocks)
         unseen = totals[~self.seen]
         shares = unseen / max(float(unseen.sum()), 1e-9) * len(unseen)
@@ -134,7 +135,7 @@ class Mixture:
         return replace(self, correction=correction)
 
     def _totals(self, blocks: Iterable[tuple[Float64, Float64]]) -> tuple[Float64, Float64]:
-        """Number of samples (U,) of each class, and their sums (U, k)."""
+        """Return the number of samples (U,) of each class, and their sums (U, k)."""
         totals = np.zeros(len(self.seen))
         sums = np.zeros_like(self.fixed)
         for whitened, alone in blocks:
@@ -145,7 +146,7 @@ class Mixture:
 
 
 def _softmax_in_place(scores: Float64) -> Float64:
-    """Turn scores (r, U) into shares that sum up to 1, without copies (in every round)."""
+    """Turn scores (r, U) into shares that sum up to 1, in place to save time."""
     scores -= scores.max(axis=1, keepdims=True)
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=1, keepdims=True)
@@ -154,15 +155,16 @@ def _softmax_in_place(scores: Float64) -> Float64:
 
 @dataclass(frozen=True, eq=False)
 class TogetherTrial:
-    """Samples of seen classes treated as unseen, predicted together: what does it change?"""
+    """A trial of predicting together, on seen classes that are treated as unseen."""
 
     certainty: Certainty
 
     @cached_property
     def samples(self) -> list[ScoredSamples]:
-        """Samples of classes treated as unseen, predicted together; none if simulated.
+        """Return the samples of classes treated as unseen, predicted together.
 
-        Simulated samples are Gaussian, as the method assumes, and would tell nothing.
+        Simulated samples are Gaussian, as the method assumes, and would show nothing, so they
+        are not used.
         """
         calibration = self.certainty.calibration
         if not calibration.sample.is_real:
@@ -178,7 +180,7 @@ class TogetherTrial:
 
     @cached_property
     def gain(self) -> float:
-        """Accuracy that is gained when classes are treated as unseen; nan if unknown."""
+        """The gain in accuracy on classes treated as unseen, or nan if unknown."""
         if not self.samples:
             return float("nan")
         together = [samples.accuracy for samples in self.samples]
@@ -187,16 +189,16 @@ class TogetherTrial:
 
     @property
     def helps(self) -> bool:
-        """Whether samples should be predicted together, as far as folds can tell."""
+        """Whether samples should be predicted together, judging by the folds."""
         return not self.gain < -MOST_LOSS
 
     @cached_property
     def stretch(self) -> float:
-        """How much larger the temperature must be if samples are predicted together."""
+        """The factor of the temperature if samples are predicted together."""
         if not self.samples:
             return USUAL_STRETCH
         return best_temperature(self.samples) / self.certainty.of_unseen
 
     def temperature(self, table: AttributeTable) -> float:
-        """Return what scores of samples that are predicted together are divided by."""
+        """Return the temperature of samples that are predicted together."""
         return self.stretch * self.certainty.fold_temperature(table)

@@ -1,4 +1,4 @@
-"""What training data must have, and what in them deserves a warning."""
+"""Checks of training data, with errors and warnings."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def check_two_classes(moments: Moments) -> None:
 
 
 def check_one_row_per_class(attributes: AttributesLike, moments: Moments) -> None:
-    """Raise or warn if a table without labels seems to have a row per sample, or per attribute.
+    """Raise or warn if a table without labels does not seem to have one row per class.
 
-    Row r of an array describes the class of label r. An array of another layout can have
-    enough rows, too, and then classes get descriptions that are not theirs.
+    Row r of an array describes the class with label r. If an array has one row per sample, or
+    per attribute, it may have enough rows, but classes would get wrong descriptions.
     """
     # The keys of a mapping were written as labels.
     if isinstance(attributes, Mapping):
@@ -66,10 +66,10 @@ def check_one_row_per_class(attributes: AttributesLike, moments: Moments) -> Non
 
 
 def warn_of_constant_attributes(table: AttributeTable) -> None:
-    """Name attributes that are the same for all seen classes.
+    """Warn if attributes are the same for all seen classes.
 
-    In a table of yes, partly and no (1, 0.5, 0) many attributes concern unseen classes only;
-    there the warning waits until they are more than half.
+    In a table of yes, partly and no (1, 0.5, 0), many attributes concern unseen classes only.
+    For such tables, warn only if they are more than half of the attributes.
     """
     names = constant_attributes(table)
     is_yes_or_no = np.isin(table.values, (0.0, 0.5, 1.0)).all()
@@ -83,7 +83,7 @@ def warn_of_constant_attributes(table: AttributeTable) -> None:
 
 
 def classes_alike(params: MethodParameters, table: AttributeTable) -> str:
-    """Return which seen classes have the same attributes, for ``knowledge_``; perhaps none.
+    """Return a sentence for ``knowledge_`` on seen classes with the same attributes, or "".
 
     Only their labels can separate them. If labels are not used, warn instead.
     """
@@ -108,7 +108,7 @@ def warn_of_dominant_features(
     variances: Float64,
     names: Sequence[str] | None,
 ) -> None:
-    """Name the few features that together have nearly all of the variance (d,)."""
+    """Warn if a few features together have nearly all of the variance (d,)."""
     total = max(float(variances.sum()), np.finfo(float).tiny)
     shares = variances / total
     largest = np.argsort(-shares, kind="stable")[:MOST_DOMINANT]

@@ -1,4 +1,4 @@
-"""Clusters of unlabeled samples as classes that the selected features must separate."""
+"""Clusters of unlabeled samples, which the selected features must separate."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FEWEST_FEATURES_TO_COMPARE = 5
 
 @dataclass(frozen=True, eq=False)
 class UnlabeledClasses:
-    """Clusters of the unlabeled samples, and the problem of separating them."""
+    """The clusters of the unlabeled samples, and the problem of separating them."""
 
     n_samples: int  # those of weight 0 not counted
     labels: Indices  # (n,) cluster of each sample, -1 where it is ignored
@@ -52,9 +52,9 @@ class UnlabeledClasses:
     n_ignored: int = 0  # samples far from all others
 
     def sentence(self, others: str, n_other_problems: int) -> str:
-        """Return what was done with the samples, for ``knowledge_``.
+        """Return a sentence on the use of the samples, for ``knowledge_``.
 
-        ``others`` names the classes of the other problems, which have a weight of 1 each.
+        ``others`` names the classes of the other problems, each of which has weight 1.
         """
         if self.why_not_used:
             return f"{self.n_samples} unlabeled samples: not used: {self.why_not_used}"
@@ -76,7 +76,7 @@ def unlabeled_classes(
 ) -> UnlabeledClasses:
     """Cluster the unlabeled samples, and make the problem of separating the clusters.
 
-    ``objective`` is that of the seen classes; ``n_clusters`` may be "auto".
+    ``objective`` is that of the seen classes, and ``n_clusters`` may be "auto".
     """
     n_samples = unlabeled.n_used
     reason = _why_not_clustered(objective, unlabeled, n_clusters)
@@ -124,7 +124,7 @@ def _why_not_clustered(
     unlabeled: UnlabeledRows | UnlabeledStream,
     n_clusters: int | str,
 ) -> str:
-    """Why the samples cannot be clustered; empty if they can."""
+    """Return why the samples cannot be clustered, or "" if they can."""
     needed = FEWEST_TO_CLUSTER
     if n_clusters != "auto":
         needed = max(needed, int(n_clusters))
@@ -138,7 +138,7 @@ def _why_not_clustered(
 
 
 def _warn_of_other_scale(seen: Moments, unlabeled: Moments) -> None:
-    """Warn if unlabeled samples look as if they had not been scaled as the seen ones were."""
+    """Warn if unlabeled samples do not seem to be scaled like the seen ones."""
     varying = np.flatnonzero((seen.scatter_diag > 0) & (unlabeled.scatter_diag > 0))
     if len(varying) < FEWEST_FEATURES_TO_COMPARE:
         return
@@ -167,7 +167,7 @@ def weight_of_seen(n_samples: int, n_clusters: int) -> float:
 
 
 def _separate_clusters(moments: Moments, objective: Objective) -> Quadratic:
-    """The problem of separating clusters, whose targets are their means."""
+    """Return the problem of separating clusters. Its targets are the cluster means."""
     M = moments.means - moments.mean
     # The weight of the problem does not depend on the unit of its targets, but squares of
     # products X'M might overflow. Division by a power of two changes no digit.

@@ -1,6 +1,7 @@
-"""What users hand to `fit`, `transform` and `predict`, understood once.
+"""The input of `fit`, `transform` and `predict`, converted to one form.
 
-Read `kind` first (what is it?), then `fit_input`, which turns it into row sources with encoded
-labels. The other modules are one part of the input each: the matrix, labels and weights,
-unlabeled samples, batches, missing values, features, the range of the numbers.
+Start with `kind`, which recognizes what was passed, and continue with `fit_input`, which turns
+it into row sources with encoded labels. Each other module handles one part of the input: the
+matrix, labels and weights, unlabeled samples, batches, missing values, features, or the range
+of values.
 """

@@ -1,4 +1,4 @@
-"""The batches of samples: where users state them, and how they are numbered."""
+"""Batches of samples: finding them in the input, and numbering them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from semfs.validation import did_you_mean
 
 
 def batch_of(X: Any, batch: Any, parameter: str) -> tuple[Any, Any]:
-    """Return X without its column of batches, and the batches (n,), None without any.
+    """Return X without its column of batches, and the batches (n,) or None.
 
-    ``batch`` holds them, or names a column of a frame, of ``obs`` of AnnData, or of a file.
+    ``batch`` holds the batches, or the name of a column of a frame, of AnnData's ``obs``, or of
+    a file.
     """
     if batch is None:
         return X, None
@@ -53,7 +54,7 @@ def batch_of(X: Any, batch: Any, parameter: str) -> tuple[Any, Any]:
 
 
 def with_batches(source: OutOfCoreRows, values: Any) -> OutOfCoreRows:
-    """Return a source with the batches of its samples, if it has any, and with its labels."""
+    """Return a source with its labels and with the batches of its samples, if any."""
     if values is None and source.batches is None:
         return source
     # pairs of class and batch need the classes, also where blocks bring them
@@ -65,7 +66,7 @@ def with_batches(source: OutOfCoreRows, values: Any) -> OutOfCoreRows:
 def with_unlabeled_batches(
     rows: UnlabeledRows | OutOfCoreRows | None, values: Any, known: Labels | None
 ) -> Any:
-    """Return X_unlabeled with its batches, numbered as those of X where they are known."""
+    """Return X_unlabeled with its batches. Batches that X has as well keep their numbers."""
     if rows is None or values is None:
         return rows
     n = len(labels_of(rows)) if beyond_memory(rows) else rows.n_rows

@@ -1,4 +1,4 @@
-"""The features that an estimator learned, and whether other samples have the same."""
+"""Sets the features of an estimator, and checks that other samples have the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from semfs.rows import OutOfCoreRows
 
 
 def set_features(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:
-    """Set the number of features, and their names if they have some."""
+    """Set the number of features, and their names if there are any."""
     estimator.n_features_in_ = n_features
     # names of an earlier fit must not stay beside a new number
     estimator.__dict__.pop("feature_names_in_", None)
@@ -20,7 +20,7 @@ def set_features(estimator: Any, n_features: int, names: Sequence[str] | None) -
 
 
 def check_features(estimator: Any, source: OutOfCoreRows, *, reset: bool) -> None:
-    """Let the estimator learn, or compare, the features of a source."""
+    """Set the features of an estimator from a source, or check that they are the same."""
     d = source.n_features
     if not reset:
         if d != estimator.n_features_in_:

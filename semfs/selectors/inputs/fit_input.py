@@ -1,6 +1,7 @@
-"""What a user handed to `fit`, understood once.
+"""`FitInput`: the input of `fit`, converted to one form.
 
-`FitInput.from_user` turns what `classify` recognizes into row sources with encoded labels.
+`FitInput.from_user` turns everything that `classify` recognizes into row sources with encoded
+labels.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ _NEED_FEATURES = (
 
 @dataclass(frozen=True, eq=False)
 class FitInput:
-    """What a user handed to `fit`, labels encoded."""
+    """The input of `fit`, with encoded labels."""
 
     rows: InMemory | OutOfCoreRows  # labeled samples; beyond memory also unlabeled ones
     classes: LabelArray | None  # sorted labels of samples in memory
@@ -94,8 +95,8 @@ class FitInput:
     ) -> FitInput:
         """Return the input of a fit, validated.
 
-        The estimator learns the number and the names of the features; with ``reset=False``
-        they must be those it knows.
+        This sets the number and names of the features of the estimator. With ``reset=False``,
+        they must be the same as before.
         """
         described = described_classes(getattr(estimator, "attributes", None))
         X_unlabeled, unlabeled_batches = batch_of(
@@ -140,9 +141,10 @@ class FitInput:
         return replace(found, n_samples=n_samples, n_missing_labels=n_missing)
 
     def warn_of_missing_labels(self) -> None:
-        """Say what samples with a missing label are taken for: perhaps it was only forgotten.
+        """Warn that samples with a missing label are treated as unlabeled.
 
-        Labels of -1 and ``X_unlabeled`` are meant as they are.
+        The label may be missing by mistake. There is no warning for labels of -1 and
+        ``X_unlabeled``, which are intended.
         """
         if not self.n_missing_labels:
             return
@@ -164,7 +166,7 @@ class FitInput:
         described: Sequence[Label],
         reset: bool,
     ) -> FitInput:
-        """The input of a fit in memory."""
+        """Return the input of a fit in memory."""
         assert samples.labels is not None
         original = without_text_columns(samples.X, warn=reset)
         X = training_matrix(estimator, original, samples.names, reset=reset)
@@ -217,7 +219,7 @@ class FitInput:
         described: Sequence[Label],
         reset: bool,
     ) -> FitInput:
-        """The input of a fit to a source that is read in blocks."""
+        """Return the input of a fit to a source that is read in blocks."""
         check_features(estimator, source, reset=reset)
         further = unlabeled_source(estimator, X_unlabeled, preprocessing_of(source))
         if isinstance(further, UnlabeledRows):
@@ -243,9 +245,9 @@ class FitInput:
         )
 
     def summed(self, options: dict[str, Any]) -> TrainingData:
-        """Return the sums that a fit needs; ``options`` are those of sums beyond memory.
+        """Return the sums that a fit needs. ``options`` apply to sums beyond memory.
 
-        With batches they are those of pairs (class, batch): see `TrainingData.corrected`.
+        With batches, the sums are over pairs (class, batch); see `TrainingData.corrected`.
         """
         source = self.rows
         if not beyond_memory(source):
@@ -281,13 +283,13 @@ class FitInput:
     def sample(self, n: int) -> Moments:
         """Return moments of labeled samples in memory: all, or n at random beyond memory.
 
-        Batches are removed from them.
+        Offsets of batches are removed.
         """
         moments = self._sampled_moments(n)
         return remove_batches(moments) if self.batched else moments
 
     def _sampled_moments(self, n: int) -> Moments:
-        """The same before batches are removed."""
+        """Return the same before the offsets of batches are removed."""
         if not beyond_memory(self.rows):
             return self._memory_moments
         # a search tries many settings, each of which would read the file
@@ -298,7 +300,7 @@ class FitInput:
 
     @cached_property
     def _memory_moments(self) -> Moments:
-        """Moments of the labeled samples, summed up once for all fits to this input."""
+        """Return moments of the labeled samples, summed up once for all fits to this input."""
         rows = self.rows
         assert self.classes is not None
         assert not beyond_memory(rows)
@@ -313,7 +315,7 @@ class FitInput:
     def _stream(
         self, source: OutOfCoreRows, has_unlabeled: bool, options: dict[str, Any]
     ) -> UnlabeledStream | None:
-        """Unlabeled samples of a fit beyond memory, from X or from X_unlabeled."""
+        """Return the unlabeled samples of a fit beyond memory, from X or from X_unlabeled."""
         further = self.unlabeled
         if has_unlabeled and further is not None:
             raise ValueError(_TWO_KINDS)
@@ -339,7 +341,7 @@ def _check_both_have_batches(
 
 
 def described_classes(attributes: AttributesLike | None) -> Sequence[Label]:
-    """Return the labels an attribute table has rows for; an array has none but 0, 1, …"""
+    """Return the labels of the rows of an attribute table; for an array these are 0, 1, …"""
     # row r of an array describes label r, so that -1 cannot be described
     if attributes is None or isinstance(attributes, (np.ndarray, list, tuple)):
         return ()

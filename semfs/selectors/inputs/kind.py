@@ -1,7 +1,7 @@
-"""What users may hand over as samples.
+"""The kinds of objects that users may pass as samples.
 
-`classify` is the only place that asks what an object is. From there on, samples in memory, in
-files and on a cluster go the same way.
+Only `classify` asks for the type of an object. After it, samples in memory, in files and on a
+cluster are handled by the same code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from semfs.rows.dask_data import is_dask
 
 
 class Kind(enum.Enum):
-    """What a user may hand over as samples."""
+    """A kind of object that users may pass as samples."""
 
     MATRIX = "an array, list, sparse matrix, frame or device array, in memory"
     LABELED_FRAME = "a frame that holds the labels in one of its columns"
@@ -32,7 +32,7 @@ class Kind(enum.Enum):
 
 
 def classify(data: DataLike, y: Any = None) -> Kind:
-    """Return what the data are; ``y`` tells frames with a label column and (X, y) blocks."""
+    """Return the kind of the data. ``y`` helps to recognize frames and (X, y) blocks."""
     if beyond_memory(data):
         return Kind.SOURCE
     if is_dask(data):

@@ -1,4 +1,4 @@
-"""Samples in memory with their labels and weights, and which of them have no label."""
+"""Samples in memory with labels and weights, and their division by missing labels."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NEED_NUMPY = (
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Samples in memory as they were passed or loaded, before they are validated."""
+    """Samples in memory as passed or loaded, before they are validated."""
 
     X: Any
     labels: Labels | None
@@ -47,7 +47,7 @@ class Samples:
 
     @classmethod
     def load(cls, source: OutOfCoreRows) -> Samples:
-        """Return all samples of a source, with sorted classes."""
+        """Load all samples of a source, with sorted classes."""
         X, labels, weights = source.load()
         names = source.feature_names
         batches = source.batches
@@ -74,10 +74,10 @@ class Samples:
         batches: Any,
         described: Sequence[Label],
     ) -> Samples:
-        """Return samples in memory with labels, weights and batches that are values.
+        """Return samples in memory with the given labels, weights and batches.
 
-        ``described`` are classes of the attribute table: what it describes is no mark of an
-        unlabeled sample.
+        ``described`` are the classes of the attribute table. A value that the table describes,
+        such as -1, is a class and does not mark unlabeled samples.
         """
         labels = Labels.from_target(to_numpy(y), described=described)
         if batches is not None:
@@ -86,7 +86,7 @@ class Samples:
 
     @classmethod
     def from_user(cls, X: DataLike, y: LabelsLike | str | None) -> Samples:
-        """Return samples of any kind in memory; labels are None without y."""
+        """Return samples of any kind in memory. Without y, labels are None."""
         kind = classify(X, y)
         # these are in memory, or look as if they were
         if kind in (Kind.MATRIX, Kind.MAPPED, Kind.PAIRS):
@@ -134,7 +134,7 @@ def split_by_label(
 def _unlabeled_rows(
     X: Matrix, places: Indices, weights: Float64 | None, batches: Labels | None
 ) -> UnlabeledRows:
-    """The samples of X at some places, without those of weight 0: they must not matter."""
+    """Return the samples of X at some positions, without those of weight 0."""
     if weights is not None:
         places = places[weights[places] > 0]
         weights = weights[places]

@@ -1,6 +1,6 @@
-"""Samples in memory as a matrix of numbers, validated as scikit-learn does.
+"""Samples in memory as a numeric matrix, validated as in scikit-learn.
 
-Columns of a frame that hold text are left out; numbers become float32 or float64.
+Columns of a frame that hold text are left out. Numbers are converted to float32 or float64.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def training_matrix(
     finite: bool = False,
     reset: bool = True,
 ) -> Matrix:
-    """Return X (n, d) as scikit-learn's `validate_data` does, in float32 or float64.
+    """Return X (n, d) in float32 or float64, checked as by scikit-learn's `validate_data`.
 
-    Columns of a frame that hold no numbers are left out, and named in a warning. Whether
-    numbers are finite is checked only if ``finite``: sums over them show it as well.
+    Columns of a frame that hold no numbers are left out and named in a warning. Values are
+    checked to be finite only if ``finite`` is true, because sums over them show it as well.
     """
     X = without_text_columns(X, warn=reset)
     known = getattr(estimator, "feature_names_in_", None)
@@ -72,7 +72,7 @@ def training_matrix(
 
 
 def without_text_columns(X: DataLike, *, warn: bool = False) -> Any:
-    """Return a frame without its columns of text; anything else as it is."""
+    """Return a frame without its text columns. Anything else is returned unchanged."""
     if not is_frame(X):
         return X
     frame: Any = X  # of pandas or polars, which share no base class
@@ -100,7 +100,7 @@ def without_text_columns(X: DataLike, *, warn: bool = False) -> Any:
 
 
 def _is_numeric(column: Any) -> bool:
-    """Whether a column of a frame holds numbers; of objects, whether all are."""
+    """Return whether a column of a frame holds numbers; for objects, only numbers."""
     kind = getattr(column.dtype, "kind", "O")
     if kind in "biuf":
         return True
@@ -116,7 +116,7 @@ def _is_numeric(column: Any) -> bool:
 
 
 def _refuse_broken_numbers(frame: Any, name: str, column: Any) -> None:
-    """Raise if a column holds mostly numbers: then some of its cells are broken."""
+    """Raise if most cells of a text column are numbers, because then the others are errors."""
     values = column.to_list()
     wrong = [row for row, value in enumerate(values) if not _is_number(value)]
     if 2 * len(wrong) >= len(values) or getattr(column.dtype, "kind", "O") in "Mm":
@@ -135,7 +135,7 @@ def _is_number(value: object) -> bool:
 
 
 def _dense(X: Sparse, name: str) -> Float64:
-    """A sparse matrix of a file as a dense one, if there is room for it."""
+    """Convert a sparse matrix from a file to a dense one, if memory allows."""
     size = X.shape[0] * X.shape[1] * X.dtype.itemsize
     if size > memory_limit() // 4:
         raise ValueError(

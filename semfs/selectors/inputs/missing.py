@@ -1,10 +1,11 @@
-"""Missing values of X: filled so that class means and scatter stay those of observed values.
+"""Missing values of X are filled so that class means and scatter are those of observed values.
 
-The method needs class means and the scatter matrix alone. Class means are those of the values
-observed. A gap that is filled with the mean of its class adds nothing to the scatter within
-classes, so that a feature with few values would seem to vary little within them. Therefore
-its deviations are divided by √p, p the share of the samples in which it was observed. With
-D = diag(1/√p) the scatter within classes is D S D, which is positive semidefinite if S is.
+The method needs only class means and the scatter matrix. A gap is filled with the mean of the
+observed values in its class, so class means do not change. But filled gaps add nothing to the
+scatter within classes, so a feature with few values would seem to vary little. Therefore
+deviations of a feature from class means are divided by √p, where p is the share of samples in
+which it was observed. With D = diag(1/√p), the scatter within classes becomes D S D, which is
+positive semidefinite if S is.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def fills_gaps(estimator: BaseEstimator) -> bool:
-    """Whether the estimator fills missing values of X instead of refusing them."""
+    """Return whether the estimator fills missing values of X instead of raising an error."""
     return getattr(estimator, "missing_values", "error") != "error"
 
 
@@ -39,7 +40,7 @@ def without_gaps(
     classes: LabelArray,
     names: Sequence[str] | None,
 ) -> tuple[MemoryRows, UnlabeledRows | None]:
-    """Return labeled samples, and unlabeled ones of X, with their missing values filled."""
+    """Return labeled and unlabeled samples of X, with missing values filled."""
     if not in_memory(rows) or sp.issparse(rows.X):
         message = ': "class-mean" needs dense numpy data. Convert X, or fill its gaps first.'
         raise ParameterError("missing_values", message)
@@ -49,7 +50,7 @@ def without_gaps(
 
 
 def filled_unlabeled(unlabeled: UnlabeledRows | None, rows: MemoryRows) -> UnlabeledRows | None:
-    """Return unlabeled samples without missing values; ``rows`` are the labeled ones."""
+    """Return unlabeled samples with missing values filled. ``rows`` are the labeled samples."""
     if unlabeled is None or sp.issparse(unlabeled.X):
         return unlabeled
     default = np.average(rows.X, axis=0, weights=_weights_of(rows))
@@ -58,7 +59,7 @@ def filled_unlabeled(unlabeled: UnlabeledRows | None, rows: MemoryRows) -> Unlab
 
 
 def _weights_of(rows: MemoryRows | UnlabeledRows) -> Float64 | None:
-    """Weights (n,) of samples; None if all weigh the same, or none weighs anything."""
+    """Return sample weights (n,), or None if all are equal or all are zero."""
     weights = rows.weights
     if weights is None or not np.any(weights):
         return None
@@ -72,11 +73,11 @@ def fill_with_class_means(
     weights: Float64 | None = None,
     names: Sequence[str] | None = None,
 ) -> Floats:
-    """Return X (n, d) without NaN: gaps are class means, other values keep their class mean.
+    """Return X (n, d) with gaps filled by class means, and rescaled deviations.
 
-    Deviations from the class mean are divided by the root of the observed share of their
-    feature. A feature without any value in some class is refused, because nothing is known
-    of it there. Without a gap X itself is returned.
+    Deviations from the class mean are divided by the square root of the observed share of the
+    feature, which keeps class means. Raise if a feature has no value in some class. If there
+    are no gaps, X itself is returned.
     """
     infinite = np.flatnonzero(np.isinf(X).any(axis=0))
     if len(infinite):
@@ -111,7 +112,7 @@ def _class_means(
     features: Indices,
     names: Sequence[str] | None,
 ) -> Float64:
-    """Means (C, g) of the values (n, g) that were observed; classes of weight 0 have zeros."""
+    """Return the means (C, g) of observed values (n, g). Classes of weight 0 have zeros."""
     n_classes = len(classes)
     means = np.zeros((n_classes, len(features)))
     unknown: list[str] = []
@@ -137,10 +138,10 @@ def _class_means(
 
 
 def fill_with_means(X: Floats, default: Float64, weights: Float64 | None = None) -> Floats:
-    """Return X (n, d) of unlabeled samples without NaN: gaps are the means of their features.
+    """Return unlabeled samples X (n, d) with gaps filled by the means of their features.
 
-    Samples of weight 0 have no part in the means. ``default`` (d,) stands for features of which
-    X has no value.
+    Samples of weight 0 do not contribute to the means. If X has no value of a feature,
+    ``default`` (d,) is used.
     """
     missing = np.isnan(X)
     if not missing.any():

@@ -1,4 +1,4 @@
-"""NaN and infinity in samples: whether there are any, and where."""
+"""Find NaN and infinity in samples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def place_of_nan(
     what: str = "X",
     advice: str = FILL_GAPS,
 ) -> Iterator[None]:
-    """If the block raises because of a NaN or an infinity in X, say where it is."""
+    """If the block raises because of NaN or infinity in X, raise with their position."""
     try:
         yield
     except ParameterError:  # which knows better what is wrong
@@ -33,9 +33,9 @@ def place_of_nan(
 
 
 def with_zeros_elsewhere(X: Any, support: Mask) -> Any:
-    """Return X with zeros in place of its columns that are not selected and have gaps.
+    """Replace columns of X that are not selected and have gaps by zeros.
 
-    X is a frame, or a matrix in numpy or scipy; the features of ``support`` (d,) stay.
+    X is a frame or a matrix of numpy or scipy. The features in ``support`` (d,) do not change.
     """
     if hasattr(X, "columns"):
         return _frame_with_zeros(X, support)
@@ -49,7 +49,7 @@ def with_zeros_elsewhere(X: Any, support: Mask) -> Any:
 
 
 def _frame_with_zeros(frame: Any, support: Mask) -> Any:
-    """`with_zeros_elsewhere` of a pandas or polars frame: other columns keep their types."""
+    """Do `with_zeros_elsewhere` for a pandas or polars frame, keeping other columns."""
     by_place = getattr(frame, "iloc", frame)
     places = [j for j in np.flatnonzero(~support).tolist() if has_nonfinite(by_place[:, j])]
     if hasattr(frame, "with_columns"):  # polars
@@ -61,7 +61,7 @@ def _frame_with_zeros(frame: Any, support: Mask) -> Any:
 
 
 def has_nonfinite(X: DataLike) -> bool:
-    """Whether X is a matrix of numbers with a NaN or infinity among them."""
+    """Return whether X is a numeric matrix that contains NaN or infinity."""
     try:
         matrix: Any = X
         if sp.issparse(X):

@@ -1,4 +1,4 @@
-"""The range of numbers: squares of very large and very small ones lose digits."""
+"""Checks of the range of values, because squares of extreme values lose digits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RESCALE = "Rescale X and the attributes, for example to unit variance."
 def range_checked_moments(
     X: Matrix, codes: Indices, classes: LabelArray, weights: Float64 | None
 ) -> Moments:
-    """Return the moments of samples in memory; float32 out of range is taken as float64."""
+    """Return the moments of samples in memory. float32 out of range is converted to float64."""
     single = getattr(X, "dtype", None) == np.float32
     moments = None
     try:
@@ -40,7 +40,7 @@ def range_checked_moments(
 
 
 def check_range(moments: Moments) -> None:
-    """Raise if numbers of X are so large or small that their squares lose digits."""
+    """Raise if values of X are so large or so small that their squares lose digits."""
     size = _largest_number(moments)
     limit = _limit(moments)
     if size and not 1.0 / limit < size < limit:
@@ -72,7 +72,7 @@ def check_range_of_attributes(moments: Moments, attributes: Float64) -> None:
 
 
 def _limit(moments: Moments) -> float:
-    """The largest number of ordinary size, in the precision of the samples."""
+    """Return the largest value of ordinary size, in the precision of the samples."""
     is_single = moments.eps > np.finfo(np.float64).eps
     return LARGEST_FLOAT32 if is_single else LARGEST
 
@@ -83,6 +83,6 @@ def _fits_float32(moments: Moments) -> bool:
 
 
 def _largest_number(moments: Moments) -> float:
-    """The largest class mean or standard deviation."""
+    """Return the largest class mean or standard deviation."""
     spread = np.sqrt(moments.scatter_diag.max() / moments.total)
     return float(max(moments.means.max(), -moments.means.min(), spread))

@@ -1,4 +1,4 @@
-"""Sources of labeled samples: files, blocks and clusters, opened but not read."""
+"""Opens sources of labeled samples (files, blocks, clusters) without reading them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def open_labeled(
 ) -> OutOfCoreRows:
     """Return samples beyond memory, with labels and weights, as a source.
 
-    ``drop`` are columns of a table that are not features; ``keep_missing``: its empty cells are
-    NaN instead of an error.
+    ``drop`` are columns of a table that are not features. With ``keep_missing``, empty cells
+    are NaN instead of an error.
     """
     if beyond_memory(X):
         if y is not None or sample_weight is not None:
@@ -43,9 +43,10 @@ def open_labeled(
 
 
 def with_marks(source: OutOfCoreRows, described: Sequence[Label]) -> OutOfCoreRows:
-    """Return the source with labels of the attribute table's type.
+    """Return the source with labels of the same type as those of the attribute table.
 
-    Marks such as -1 mean that there is no label, unless the table describes such a class.
+    Values such as -1 mark unlabeled samples, unless the table describes a class with that
+    label.
     """
     # a table of classes 3 and 4 describes "3" and "4" of a text file too
     labels = source.labels
@@ -55,13 +56,13 @@ def with_marks(source: OutOfCoreRows, described: Sequence[Label]) -> OutOfCoreRo
 
 
 def labels_of(source: OutOfCoreRows) -> Labels:
-    """Return the labels of a source, which may have to be read."""
+    """Return the labels of a source, reading them if necessary."""
     labels = source.labels_known().labels
     assert labels is not None
     return labels
 
 
 def preprocessing_of(source: OutOfCoreRows) -> Preprocessing:
-    """Return what a source does to the numbers it reads."""
+    """Return how a source preprocesses the values that it reads."""
     found: Preprocessing = getattr(source, "preprocessing", NO_PREPROCESSING)
     return found

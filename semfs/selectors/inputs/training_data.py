@@ -1,4 +1,4 @@
-"""What a problem is built from: sums over labeled samples, and unlabeled samples."""
+"""`TrainingData`: the sums over labeled samples and the unlabeled samples of a fit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from semfs.selectors.inputs.unlabeled_rows import UnlabeledRows, UnlabeledStream
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Sums over labeled samples, and unlabeled samples: what a problem is built from."""
+    """The data of a problem: sums over labeled samples, and unlabeled samples."""
 
     moments: Moments
     unlabeled: UnlabeledRows | UnlabeledStream | None = None
@@ -30,9 +30,9 @@ class TrainingData:
         return Pairs.from_labels(classes).classes if self.batched else classes
 
     def corrected(self, *, refuse: bool = True) -> TrainingData:
-        """Return the data with moments of classes, from which batches are removed.
+        """Return the data with moments of classes after removing the offsets of batches.
 
-        ``refuse`` classes that are the batches; otherwise these are named in a warning.
+        If classes coincide with batches, raise if ``refuse`` is true, otherwise warn.
         """
         if not self.batched:
             return self

@@ -1,6 +1,6 @@
-"""Unlabeled samples that are passed beside X, in memory or beyond.
+"""Unlabeled samples that are passed in addition to X, in memory or beyond.
 
-Their features are those of X, found by name where both have names.
+Their features must be those of X. If both have names, they are matched by name.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def unlabeled_source(
 def _loaded_unlabeled(
     estimator: Any, source: BlockSource, preprocessing: Preprocessing
 ) -> UnlabeledRows:
-    """The samples of X_unlabeled, a file that fits into memory; preprocessed as X was."""
+    """Load X_unlabeled from a file that fits into memory, preprocessed like X."""
     # counts are normalized by all features of their file; other steps are for those of X
     counts = Preprocessing(normalize=source.preprocessing.normalize)
     keep_missing = fills_gaps(estimator) or preprocessing.fill is not None
@@ -82,7 +82,7 @@ def _loaded_unlabeled(
 
 
 def _preprocessed_as(source: BlockSource, preprocessing: Preprocessing) -> BlockSource:
-    """The source, treated as the samples of the fit but for the normalization of counts."""
+    """Return the source with the preprocessing of the fit, except normalization of counts."""
     steps = replace(preprocessing, normalize=source.preprocessing.normalize)
     return replace(source, preprocessing=steps)
 
@@ -90,9 +90,9 @@ def _preprocessed_as(source: BlockSource, preprocessing: Preprocessing) -> Block
 def _unlabeled_in_memory(
     estimator: Any, X: DataLike, names: Sequence[str] | None, keep_missing: bool
 ) -> UnlabeledRows:
-    """Unlabeled samples with the features of X in their order, found by name.
+    """Return unlabeled samples with the features of X in the order of X, matched by name.
 
-    Features that they lack are zero, and named in a warning.
+    Features that they lack are filled with zeros and named in a warning.
     """
     what = "X_unlabeled"
     with place_of_nan(X, names, what), np.errstate(invalid="ignore"):
@@ -130,7 +130,7 @@ def _unlabeled_in_memory(
 
 
 def _spread(X: Any, present: Mask) -> Matrix:
-    """X (n, g) as (n, d): its columns where ``present`` (d,) is true, zeros elsewhere."""
+    """Expand X (n, g) to (n, d): its columns where ``present`` (d,) is true, else zeros."""
     if sp.issparse(X):
         # column g of X becomes the g-th column that is present; values and rows stay
         indices = np.flatnonzero(present)[X.indices]  # X is CSR
@@ -141,7 +141,7 @@ def _spread(X: Any, present: Mask) -> Matrix:
 
 
 def _without_labels(source: OutOfCoreRows) -> OutOfCoreRows:
-    """The same samples, none of which has a label."""
+    """Return the same samples without labels."""
     n = source.n_rows
     if n is None:
         known = source.labels_known().labels
@@ -153,7 +153,7 @@ def _without_labels(source: OutOfCoreRows) -> OutOfCoreRows:
 def join_unlabeled(
     first: UnlabeledRows | None, second: UnlabeledRows | None
 ) -> UnlabeledRows | None:
-    """Return the unlabeled samples of X, then those of X_unlabeled."""
+    """Return the unlabeled samples of X, followed by those of X_unlabeled."""
     if first is None or second is None:
         return second if first is None else first
     if sp.issparse(first.X):

@@ -1,4 +1,4 @@
-"""Unlabeled samples that a fit uses: in memory, or read in parts."""
+"""The unlabeled samples of a fit, in memory or read in parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from semfs.rows import OutOfCoreRows
 
 @dataclass(frozen=True, eq=False)
 class UnlabeledRows:
-    """Unlabeled samples in memory. Features that some of them lack are zero in all."""
+    """Unlabeled samples in memory. A feature that some of them lack is zero in all."""
 
     X: Matrix  # (n, d)
     batches: Indices  # (n,), number of each sample's batch; zeros if there are no batches
@@ -23,12 +23,12 @@ class UnlabeledRows:
 
     @property
     def n_rows(self) -> int:
-        """Number of samples, those of weight 0 included."""
+        """Number of samples, including those of weight 0."""
         return self.X.shape[0]
 
     @property
     def is_used(self) -> Mask:
-        """Which samples (n,) have a weight above zero."""
+        """Return which samples (n,) have a positive weight."""
         if self.weights is None:
             return np.ones(self.n_rows, dtype=bool)
         return self.weights > 0
@@ -40,7 +40,7 @@ class UnlabeledRows:
 
     @property
     def n_labels(self) -> int:
-        """Length of ``unlabeled_labels_``: samples of weight 0 have an entry as well."""
+        """Length of ``unlabeled_labels_``, which includes samples of weight 0."""
         return self.n_rows
 
 
@@ -65,5 +65,5 @@ class UnlabeledStream:
 
     @property
     def n_labels(self) -> int:
-        """Length of ``unlabeled_labels_``: samples of weight 0 are left out."""
+        """Length of ``unlabeled_labels_``, which excludes samples of weight 0."""
         return self.n_used

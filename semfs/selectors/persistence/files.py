@@ -1,4 +1,4 @@
-"""The files of `save` and `load`, and what is checked before one is read."""
+"""`save` and `load`, with the checks of a file before it is read."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from semfs.selectors.persistence.writer import Writer
 
 
 def save(selector: BaseEstimator, path: PathLike) -> Path:
-    """Write a selector, fitted or not, to one file; all or nothing.
+    """Write a selector, fitted or not, to one file, atomically.
 
     Parameters
     ----------
     selector : SemFS, SemFSCV or a selector of `semfs.baselines`
-        Parameters, fitted attributes and what `partial_fit` collected are kept. Arrays on
-        another device come back as numpy arrays. Callbacks and samples are not kept, but for
+        Parameters, fitted attributes and the sums of `partial_fit` are saved. Arrays on another
+        device are loaded as numpy arrays. Callbacks and samples are not saved, except the
         selected features of at most 20 samples of each class (``calibration_sample_``).
     path : path-like
-        The file. It is an ordinary ``.npz`` file, whatever its name ends in.
+        The file to write. It is an ordinary ``.npz`` file, whatever the ending of its name.
 
     Examples
     --------
@@ -57,12 +57,13 @@ def save(selector: BaseEstimator, path: PathLike) -> Path:
 
 
 def load(path: PathLike) -> Any:
-    """Return a new selector as `save` wrote it. Nothing in the file is ever executed.
+    """Load a selector that `save` wrote. Nothing in the file is executed.
 
     Parameters
     ----------
     path : path-like
-        The file, of this version, an earlier one or a later one of the same format.
+        The file. It may be from this version, an earlier one, or a later one of the same
+        format.
 
     Examples
     --------
@@ -86,7 +87,7 @@ def load(path: PathLike) -> Any:
 
 
 def _check_archive(path: Path) -> None:
-    """Refuse what `save` cannot have written, before anything is read from it."""
+    """Raise if `save` cannot have written the archive, before anything is read from it."""
     if not zipfile.is_zipfile(path):
         with path.open("rb") as file:
             start = file.read(4)
@@ -115,7 +116,7 @@ def _check_archive(path: Path) -> None:
 
 
 def _check_header(path: Path, header: Json) -> None:
-    """Refuse a header of another program, of a later format, or without a selector."""
+    """Raise if the header is from another program, has a later format, or has no selector."""
     if not isinstance(header, dict) or header.get("format") != FORMAT_NAME:
         raise FileError(f"{path} is an .npz file, but not one of semfs.save.")
     version = header.get("format_version")

@@ -1,4 +1,4 @@
-"""What a file of `save` may hold: its version, the types of selectors, and their attributes."""
+"""What a file of `save` may contain: versions, types of selectors, and their attributes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
 def selector_type(name: object) -> type[BaseEstimator] | None:
-    """The selector type of this name, which may come from a file; None if there is none."""
+    """Return the selector type of this name from a file, or None if there is none."""
     if not isinstance(name, str) or name not in TYPES:
         return None
     module = "semfs" if name in semfs.__all__ else "semfs.baselines"

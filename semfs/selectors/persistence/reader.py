@@ -1,4 +1,4 @@
-"""From JSON and arrays to a selector, of this format or an earlier one."""
+"""Converts JSON and arrays of this format, or of an earlier one, to a selector."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DEFAULTS_OF_FORMAT_1: dict[str, Any] = {
 
 
 class Reader:
-    """Turns JSON back into values. ``makers`` is all that a file can ask for."""
+    """Converts JSON to values. A file can use only the entries of ``makers``."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Reader:
         arrays: dict[str, npt.NDArray[Any]],
         format_version: int,
     ) -> None:
-        """Read with the members of the archive, by name, and the version of its header."""
+        """Set the members of the archive, by name, and the version of its header."""
         self.path = path
         self.arrays = arrays
         self.format_version = format_version
@@ -56,7 +56,7 @@ class Reader:
         self.makers["selector"] = self.selector
 
     def value(self, found: dict[str, Any]) -> Any:
-        """What an object of the header stands for; its parts are values already."""
+        """Return the value of a header object whose parts have been converted already."""
         if "is" not in found:
             return found
         tag = found.pop("is")
@@ -71,7 +71,7 @@ class Reader:
         return object_array(items).reshape(shape)
 
     def some_rows(self, name: str, rows: str, shape: list[int]) -> npt.NDArray[Any]:
-        """An array of zeros but for some rows."""
+        """Return an array that is zero except for some rows."""
         n, m = shape
         size = 8 * n * m
         # every feature has a name, score and rank in the file: no more rows than bytes
@@ -82,7 +82,7 @@ class Reader:
         return whole
 
     def selector(self, type: str, params: dict[str, Any], state: dict[str, Any]) -> Any:
-        """A selector of an allowed type, with known parameters and fitted attributes."""
+        """Return a selector of an allowed type, with known parameters and fitted attributes."""
         estimator = selector_type(type)
         if estimator is None:
             known = ", ".join(TYPES)
@@ -118,10 +118,10 @@ def _params_of_format_1(
     params: dict[str, Any],
     state: dict[str, Any],
 ) -> dict[str, Any]:
-    """Parameters of today that give the selection of SemFS as it was with format 1.
+    """Return current parameters that give the same selection as those of format 1.
 
-    Its label weight was the square of what indicators were multiplied by. Now it is relative to
-    the attributes, which are known if the selector was fitted.
+    There, the label weight was the square of the factor of the indicators. Now it is relative
+    to the attributes, which are known if the selector was fitted.
     """
     params = {**DEFAULTS_OF_FORMAT_1, **params}
     weight = params["label_weight"]

@@ -1,4 +1,4 @@
-"""Kinds of values that JSON does not have, and the parts that a file holds of them."""
+"""Kinds of values that JSON does not support, and the parts in which they are stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from semfs.system import import_optional
 
 
 class ValueKind(ABC):
-    """A kind of value that JSON does not have, written as an object of named parts."""
+    """A kind of value that JSON does not support, stored as an object of named parts."""
 
     #: What ``"is"`` says in the file. It must never change.
     tag: ClassVar[str]
@@ -24,15 +24,15 @@ class ValueKind(ABC):
 
     @abstractmethod
     def parts(self, value: Any) -> Mapping[str, Any]:
-        """Return the parts of a value: further values by name."""
+        """Return the parts of a value, which are further values by name."""
 
     @abstractmethod
     def make(self, **parts: Any) -> Any:
-        """Return the value of these parts; a file may hold parts of any names and types."""
+        """Return the value of these parts. A file may hold parts of any names and types."""
 
 
 class TupleKind(ValueKind):
-    """A tuple, as a list of its items."""
+    """A tuple, stored as a list of its items."""
 
     tag = "tuple"
 
@@ -47,7 +47,7 @@ class TupleKind(ValueKind):
 
 
 class MappingKind(ValueKind):
-    """A mapping, as a list of pairs, because keys of JSON are text."""
+    """A mapping, stored as a list of pairs, because keys in JSON are always text."""
 
     tag = "dict"
 
@@ -62,7 +62,7 @@ class MappingKind(ValueKind):
 
 
 class NotesKind(MappingKind):
-    """What was used by a fit (``knowledge_``): a mapping that understands former keys."""
+    """The attribute ``knowledge_``, a mapping that accepts keys of earlier releases."""
 
     tag = "notes"
 
@@ -74,7 +74,7 @@ class NotesKind(MappingKind):
 
 
 class AttributeTableKind(ValueKind):
-    """Descriptions of classes."""
+    """A class-attribute table."""
 
     tag = "attribute_table"
 
@@ -98,7 +98,7 @@ class AttributeTableKind(ValueKind):
 
 
 class MomentsKind(ValueKind):
-    """What `partial_fit` collected: the scatter matrix, but not the samples."""
+    """The sums of `partial_fit`: the scatter matrix, but not the samples."""
 
     tag = "moments"
     fields = (
@@ -123,7 +123,7 @@ class MomentsKind(ValueKind):
 
 
 class PandasKind(ValueKind):
-    """A pandas frame, each column of its type."""
+    """A pandas frame. Each column keeps its type."""
 
     tag = "pandas"
 
@@ -145,7 +145,7 @@ class PandasKind(ValueKind):
         columns: list[Any],
         values: list[Any],
     ) -> Any:
-        """Return the frame of these labels (n,) and (d,) and columns (n,) each."""
+        """Return the frame with these labels (n,) and (d,), and columns (n,) each."""
         pandas = import_optional("pandas", "data", what="A table in this file")
         # by number first: names of columns may occur twice
         frame = pandas.DataFrame(

@@ -1,4 +1,4 @@
-"""From a selector to JSON and arrays."""
+"""Converts a selector to JSON and arrays."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from semfs.selectors.persistence.values import KINDS_OF_VALUES
 
 
 class Writer:
-    """Turns values into JSON, and arrays into members of the archive."""
+    """Converts values to JSON, and arrays to members of the archive."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, npt.NDArray[Any]] = {}
 
     def selector(self, selector: BaseEstimator) -> dict[str, Any]:
-        """JSON of a selector: its type, parameters and fitted attributes."""
+        """Return the JSON of a selector: its type, parameters and fitted attributes."""
         name = type(selector).__name__
         if selector_type(name) is not type(selector):
             raise TypeError(
@@ -41,7 +41,7 @@ class Writer:
         }
 
     def value(self, value: Any, where: str) -> Json:
-        """JSON of one value; ``where`` is the parameter or attribute that holds it."""
+        """Return the JSON of one value. ``where`` names the parameter or attribute."""
         if isinstance(value, np.generic):
             value = value.item()
         # exact types: an object of a subclass would come back as something else
@@ -68,7 +68,7 @@ class Writer:
         )
 
     def array(self, array: npt.NDArray[Any], where: str) -> dict[str, Any]:
-        """JSON of an array, which names the member that holds its numbers."""
+        """Return the JSON of an array, which names the member that holds its values."""
         shape = list(array.shape)
         if array.dtype.kind == "O":
             items = self.value(array.ravel().tolist(), where)
@@ -90,7 +90,7 @@ class Writer:
         return {"is": "array", "name": self.member(array)}
 
     def member(self, array: npt.NDArray[Any]) -> str:
-        """Add an array to the archive; return its name there."""
+        """Add an array to the archive, and return its name there."""
         name = f"a{len(self.arrays)}"
         # reshape, because ascontiguousarray makes arrays of no dimension 1-d
         self.arrays[name] = np.ascontiguousarray(array).reshape(array.shape)

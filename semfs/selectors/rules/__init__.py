@@ -1,5 +1,5 @@
-"""Rules of a panel as users state them: from parameters to `Panel`, and to sentences.
+"""Rules of a panel: from parameters to a `Panel`, and to sentences about it.
 
-Which features may be selected at all is the matter of `Candidates`; here are the rules that
-concern the panel as a whole: groups, markers per class, a budget, the signal of each class.
+`Candidates` decides which features may be selected at all. The rules here concern the panel as
+a whole: groups, markers per class, a budget, and the signal of each class.
 """

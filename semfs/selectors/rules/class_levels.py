@@ -1,4 +1,4 @@
-"""The level of each feature in each class: class means in the units of the data."""
+"""`ClassLevels`: the mean of each feature in each class, in the units of the data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from semfs.selectors.rules.parameters import RuleParameters
 
 @dataclass(frozen=True, eq=False)
 class ClassLevels:
-    """Class means in the units of the data, those of unseen classes predicted."""
+    """Class means in the units of the data. Means of unseen classes are predicted."""
 
     classes: list[Label]  # seen ones first
     means: Float64  # (C, d)
@@ -34,7 +34,7 @@ class ClassLevels:
         table: AttributeTable | None = None,
         unseen: AttributeTable | None = None,
     ) -> Self:
-        """Return the levels of the seen classes, and of the unseen ones if they are given."""
+        """Return the levels of the seen classes and, if given, of unseen classes."""
         means = moments.means
         classes = moments.classes.tolist()
         if table is not None and unseen is not None:
@@ -63,7 +63,7 @@ class ClassLevels:
         table: AttributeTable,
         unseen: AttributeTable | None,
     ) -> Self:
-        """Return the levels that the rules of a fit are about.
+        """Return the levels to which the rules of a fit apply.
 
         ``unseen`` are the described classes whose means the fit predicted.
         """
@@ -71,7 +71,7 @@ class ClassLevels:
         return cls.of(moments, preprocessing, table, unseen if wanted else None)
 
     def markers(self, features: Indices | None = None) -> Mask:
-        """Return which features (C, d) mark which class; of some features (C, k)."""
+        """Return which features mark each class: all (C, d), or some features (C, k)."""
         if features is None:
             features = np.arange(self.means.shape[1])
         deviation = within_deviation(self.moments, features)
@@ -88,7 +88,7 @@ def outside_levels(
     params: RuleParameters,
     levels: ClassLevels,
 ) -> dict[str, Indices]:
-    """Return the features that min_level and max_level rule out, by the rule."""
+    """Return the features that min_level and max_level exclude, by rule."""
     found = {}
     # The largest class mean decides: below the window a feature is detected in no class,
     # above it one class alone may be more than the instrument can measure.

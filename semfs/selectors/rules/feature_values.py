@@ -1,4 +1,4 @@
-"""Parameters with one value per feature or class: groups, costs and capacity in all forms."""
+"""Converts groups, costs and capacity, which have one value per feature or class."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ def group_units(
 ) -> tuple[Indices, list[Any]]:
     """Return the unit (d,) of each feature, counted from 0, and the labels of the units.
 
-    ``groups`` are d labels, or a mapping or pandas Series from names of features to labels.
-    Features without a label (None, NaN, an empty text, or not in the mapping) are units by
-    themselves.
+    ``groups`` are d labels, or a mapping or pandas Series from feature names to labels. A
+    feature without a label (None, NaN, empty text, or not in the mapping) is a unit of its own.
 
     Examples
     --------
@@ -51,7 +50,7 @@ def group_units(
 
 
 def group_members(groups: Any, d: int, names: Sequence[str] | None) -> dict[str, list[int]]:
-    """Return the features of each group by its label; none without groups.
+    """Return the features of each group, by label. Without groups, return {}.
 
     >>> group_members(["a", "b", "a", None], 4, None)
     {'a': [0, 2], 'b': [1], 'x3': [3]}
@@ -91,8 +90,8 @@ def feature_costs(
 def group_costs(costs: Any, labels: Sequence[Any], d: int) -> Float64 | None:
     """Return the cost (U,) of each group, from a mapping or Series that names groups.
 
-    A price list may name groups: then the group has one price, not one per feature. None if
-    ``costs`` are of the d features. ``labels`` (U,) are those of the groups.
+    If a price list names groups, each group has one price, instead of one price per feature. If
+    ``costs`` name the d features, return None. ``labels`` (U,) are the group labels.
 
     Examples
     --------
@@ -112,7 +111,7 @@ def group_costs(costs: Any, labels: Sequence[Any], d: int) -> Float64 | None:
 
 
 def unit_costs(groups: Any, costs: Any, d: int, names: Sequence[str] | None) -> Float64:
-    """Return the costs as they are listed: of groups (U,), or of features (d,)."""
+    """Return costs as in the price list: of groups (U,), or of features (d,)."""
     if groups is not None:
         _, labels = group_units(groups, d, names)
         of_groups = group_costs(costs, labels, d)
@@ -128,10 +127,10 @@ def price_list(
     names: Sequence[str] | None,
     selected: Sequence[int],
 ) -> dict[str, list[Any]]:
-    """Return the ``group`` and ``cost`` of selected features, as far as there are such rules.
+    """Return the ``group`` and ``cost`` of selected features, if there are such rules.
 
-    The price of a whole group stands at the first of its features, so that the costs add up
-    to what is paid; the others have None.
+    The price of a whole group is given for its first feature, and the others have None, so that
+    costs add up to the total price.
 
     Examples
     --------
@@ -159,13 +158,13 @@ def price_list(
 
 
 def _is_series(values: Any) -> bool:
-    """Whether values are a pandas Series."""
+    """Return whether values are a pandas Series."""
     is_mapping = isinstance(values, Mapping)
     return not is_mapping and hasattr(values, "index") and hasattr(values, "iloc")
 
 
 def _has_texts(index: Any) -> bool:
-    """Whether an index of pandas holds names, rather than numbers of rows."""
+    """Return whether a pandas index holds names rather than row numbers."""
     return any(isinstance(label, str) for label in index.tolist())
 
 
@@ -177,7 +176,7 @@ def _values_of_features(
     *,
     missing: Any,
 ) -> list[Any]:
-    """One value per feature, from d values in order, or by name from a mapping or Series."""
+    """Return one value per feature, from d values, or by name from a mapping or Series."""
     if isinstance(values, str):
         raise ParameterTypeError(parameter, f"must be one value per feature, got {values!r}.")
     if hasattr(values, "columns"):
@@ -215,7 +214,7 @@ def _values_of_features(
 
 
 def class_capacity(capacity: Any, classes: list[Label]) -> Float64:
-    """Return the capacity (C,) of each class, infinite where a mapping has none."""
+    """Return the capacity (C,) of each class, infinite if a mapping lacks the class."""
     if not isinstance(capacity, Mapping):
         check_number("capacity", capacity, at_least=0.0)
         return np.full(len(classes), float(capacity))

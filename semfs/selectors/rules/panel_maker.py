@@ -1,4 +1,4 @@
-"""From parameters to a panel: what the search for features is given."""
+"""Makes the `Panel` for the search from the parameters."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def panel_rules(
     ruled_out: Mapping[str, Indices],
     names: Sequence[str] | None,
 ) -> PanelRules:
-    """Return the rules of a fit; demands that no panel satisfies are refused.
+    """Return the rules of a fit. Raise if no panel satisfies them.
 
     Parameters
     ----------
     params : RuleParameters
     levels : ClassLevels of C classes
     constant : mask of shape (d,)
-        Features of one value, which may only be selected as part of a group.
+        Constant features, which may be selected only as part of a group.
     forced : array of int
-        Features that are selected in any case.
+        Features that must be selected.
     ruled_out : mapping
-        Features that other rules keep out, by the rule.
+        Features that other rules exclude, by rule.
     names : sequence of d names, optional
     """
     d = len(constant)
@@ -71,14 +71,14 @@ def panel_rules(
 
 
 def _mask(features: Indices, d: int) -> Mask:
-    """A mask (d,) of some features."""
+    """Return a mask (d,) of some features."""
     mask = np.zeros(d, dtype=bool)
     mask[features] = True
     return mask
 
 
 def _union(excluded: Mapping[str, Mask], d: int) -> Mask:
-    """Features (d,) that any of some rules keeps out."""
+    """Return the features (d,) that at least one of the rules excludes."""
     found = np.zeros(d, dtype=bool)
     for features in excluded.values():
         found |= features
@@ -86,13 +86,13 @@ def _union(excluded: Mapping[str, Mask], d: int) -> Mask:
 
 
 def _freed(excluded: Mapping[str, Mask], rule: str) -> Mask:
-    """Features (d,) that only one of the rules keeps out."""
+    """Return the features (d,) that only this rule excludes."""
     others = {name: features for name, features in excluded.items() if name != rule}
     return excluded[rule] & ~_union(others, len(excluded[rule]))
 
 
 class _PanelMaker:
-    """Turns parameters into a `Panel`: groups into units, all else into demands on units."""
+    """Makes a `Panel`: groups become units, and other parameters become demands on units."""
 
     def __init__(
         self,
@@ -105,8 +105,8 @@ class _PanelMaker:
     ) -> None:
         """Find the units, and which of them may or must be in the panel.
 
-        ``constant`` (d,) are features of one value, ``excluded`` those (d,) that each of the
-        other rules keeps out, and ``forced`` (d,) those that are included.
+        ``constant`` (d,) are constant features, ``excluded`` (d,) are those that each of the
+        other rules excludes, and ``forced`` (d,) are included features.
         """
         self.params = params
         self.levels = levels
@@ -133,17 +133,17 @@ class _PanelMaker:
         self.count = self._count(d)
 
     def _holds(self, features: Mask) -> Mask:
-        """Units (U,) that hold any of some features (d,)."""
+        """Return the units (U,) that contain at least one of some features (d,)."""
         return np.asarray(self.per_unit(features[None])[0] > 0.0)
 
     def _available(self, is_out: Mask) -> Mask:
-        """Units (U,) that may be in the panel if some features (d,) are kept out."""
+        """Return the units (U,) that may be in the panel if some features (d,) are excluded."""
         # An excluded feature keeps its whole group out, also if it has one value only.
         has_candidate = self._holds(self.varying & ~is_out)
         return (has_candidate & ~self._holds(is_out)) | self.forced
 
     def _check_forced_groups(self, unit_of: Indices, forced: Mask, is_out: Mask) -> None:
-        """Raise if a feature (d,) is included, but another one of its group is ruled out."""
+        """Raise if a feature is included but another feature of its group is excluded."""
         broken = np.flatnonzero(is_out & self.forced[unit_of])
         if not broken.size:
             return
@@ -157,12 +157,12 @@ class _PanelMaker:
         raise ParameterError("include", message)
 
     def per_unit(self, values: Any) -> Float64:
-        """Sum values (r, d) of features over the features of each unit, (r, U)."""
+        """Sum values (r, d) over the features of each unit, to shape (r, U)."""
         values = np.asarray(values, dtype=np.float64)
         return values if self.unit_of is None else np.asarray(values @ self._sum)
 
     def _count(self, d: int) -> int | None:
-        """The number of units asked for: at most what there is, at least what is forced."""
+        """Return the number of units to select: at most all, and at least the forced ones."""
         if self.params.n_features_to_select is None:
             return None
         k = self.params._n_wanted(self.n_units)
@@ -230,7 +230,7 @@ class _PanelMaker:
         return replace(rules, panel=panel, labels=self.labels)
 
     def _check_not_empty(self, demands: Demands, n_budget: int) -> None:
-        """Raise if every unit alone exceeds a limit: without a number, none is a panel too."""
+        """Raise if every single unit exceeds a limit, since an empty panel is no answer."""
         is_empty = self.count is None and not self.forced.any() and not len(demands.needs)
         if not is_empty:
             return
@@ -252,7 +252,7 @@ class _PanelMaker:
         )
 
     def _unit_costs(self) -> Float64:
-        """Cost (U,) of each unit: of its features, or by the label of its group."""
+        """Return the cost (U,) of each unit: that of its features, or of its group."""
         d = self._sum.shape[0]
         costs = self.params.costs
         if self.unit_of is not None:
@@ -263,7 +263,7 @@ class _PanelMaker:
         return self.per_unit(feature_costs(costs, d, self.names)[None])[0]
 
     def _signal(self) -> Float64:
-        """Expected signal (C, U) of each unit in each class."""
+        """Return the expected signal (C, U) of each unit in each class."""
         means = self.levels.means.copy()
         n_seen = self.levels.n_seen
         # A negative signal would make room for others, which no instrument does.
@@ -283,7 +283,7 @@ class _PanelMaker:
     def _with_quota(
         self, demands: Demands, rules: PanelRules, m: int
     ) -> tuple[Demands, PanelRules]:
-        """Demand m markers of each class; of unseen classes as many as there can be."""
+        """Demand m markers of each class, or fewer of unseen classes if there are fewer."""
         supply = self.per_unit(self.levels.markers())
         reachable = supply[:, self.available].sum(axis=1)
         needs = np.full(len(supply), float(m))
@@ -299,7 +299,7 @@ class _PanelMaker:
     def _without_unseen(
         self, demands: Demands, rules: PanelRules
     ) -> tuple[Demands, PanelRules]:
-        """Give up the needs of unseen classes, whose means are predictions."""
+        """Drop the demands of unseen classes, whose means are only predicted."""
         n_seen = self.levels.n_seen
         rules = replace(rules, not_marked=self.levels.classes[n_seen:])
         supply = demands.supply[:n_seen]
@@ -311,7 +311,7 @@ class _PanelMaker:
         n_budget: int,
         rules: PanelRules,
     ) -> dict[str, Panel]:
-        """The panel without each rule in turn, as far as that is a panel."""
+        """Return the panel without each rule in turn, unless there is none."""
         found: dict[str, Panel] = {}
         demands = panel.demands
         for rule in self.excluded:
@@ -334,7 +334,7 @@ class _PanelMaker:
         return found
 
     def _without_exclusion(self, panel: Panel, rule: str) -> Panel:
-        """The panel without a rule that keeps features out."""
+        """Return the panel without a rule that excludes features."""
         d = len(self.varying)
         others = {name: mask for name, mask in self.excluded.items() if name != rule}
         available = self._available(_union(others, d))

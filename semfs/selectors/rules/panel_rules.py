@@ -1,4 +1,4 @@
-"""The rules of a fit, and the sentences that say what each of them did."""
+"""`PanelRules`: the rules of a fit, and sentences about their effects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_UNITS = 3
 
 @dataclass(frozen=True, eq=False)
 class PanelRules:
-    """The rules of a fit: what the search is given, and what is said about them."""
+    """The rules of a fit: the panel for the search, and sentences about the rules."""
 
     panel: Panel | None  # None without rules
     levels: ClassLevels
@@ -37,7 +37,7 @@ class PanelRules:
     not_marked: Sequence[Label] = ()
 
     def sentences(self, solution: Solution) -> list[str]:
-        """Return what each rule ruled out, or led to, and what the fit would be without it."""
+        """Return, for each rule, what it excluded or required and what the fit loses by it."""
         selected = solution.s > 0.0
         texts = [self._mask_sentence(name, solution) for name in self.ruled_out]
         if len(self.forced):
@@ -66,9 +66,9 @@ class PanelRules:
         return texts
 
     def worth_of_groups(self, solution: Solution) -> dict[str, float]:
-        """Return the share by which J is lower thanks to each selected group, at most.
+        """Return the share by which each selected group lowers J, at most.
 
-        It is compared with the panel that is found if the group is excluded.
+        The comparison is with the panel that is found if the group is excluded.
         """
         if not solution.left_out:
             return {}
@@ -81,7 +81,7 @@ class PanelRules:
         return found
 
     def _units(self, selected: Mask) -> Indices:
-        """Units of the selected features."""
+        """Return the units of the selected features."""
         assert self.panel is not None
         unit_of = self.panel.unit_of
         if unit_of is None:
@@ -89,11 +89,11 @@ class PanelRules:
         return np.unique(unit_of[selected])
 
     def _mask_sentence(self, rule: str, solution: Solution) -> str:
-        """What a rule keeps out, and what the fit would be with it."""
+        """Return a sentence on what a rule excludes, and what the fit would be without it."""
         return self._with_cost(rule, f"{self._ruled_out(rule)} ruled out", solution)
 
     def _ruled_out(self, rule: str) -> str:
-        """The features that a rule keeps out; or groups, their features and their price."""
+        """Return a text on the features that a rule excludes, or on groups and their prices."""
         features = self.ruled_out[rule]
         n_features = len(features)
         unit_of = None if self.panel is None else self.panel.unit_of
@@ -111,13 +111,13 @@ class PanelRules:
         return f"{len(units)} groups ({names}; {size})"
 
     def _unit_name(self, unit: int) -> str:
-        """The name of a feature, or the label of a group."""
+        """Return the name of a feature, or the label of a group."""
         if self.labels is None:
             return feature_name(unit, self.names)
         return str(self.labels[unit])
 
     def _with_cost(self, rule: str, text: str, solution: Solution) -> str:
-        """A sentence about a rule, and how much better the fit would be without it."""
+        """Add to a sentence on a rule how much better the fit would be without the rule."""
         if rule not in solution.relaxed:
             return f"{rule}: {text}."
         J = float(solution.objective[-1])
@@ -138,7 +138,7 @@ class PanelRules:
         return f"{rule}: {text}. {better}."
 
     def _entered(self, rule: str, relaxed: Relaxed) -> str:
-        """Which of the features, or groups, that a rule keeps out would be selected."""
+        """Return a text on what would be selected without a rule that excludes features."""
         assert self.panel is not None
         freed = self.panel.relaxed[rule].freed
         assert freed is not None
@@ -149,7 +149,7 @@ class PanelRules:
         return f", with {listed(names, MOST_UNITS)}" if names else ""
 
     def _coverage(self, selected: Mask) -> str:
-        """The fewest markers of a class, and unseen classes that lack them."""
+        """Return a sentence on the fewest markers of a class, and on unseen classes."""
         counts = self.levels.markers(np.flatnonzero(selected)).sum(axis=1)
         fewest = int(counts[: self.levels.n_seen].min())
         text = f"every seen class has {fewest} markers or more ({self.min_per_class} asked for)"
@@ -164,7 +164,7 @@ class PanelRules:
         )
 
     def _fullest(self, selected: Mask) -> str:
-        """The class whose capacity is used most."""
+        """Return a sentence on the class whose capacity is used most."""
         assert self.capacity is not None
         used = self.levels.means[:, selected].sum(axis=1)
         # A capacity of 0 is used up by nothing at all: 0/0 counts as 0.
@@ -176,7 +176,7 @@ class PanelRules:
 
 
 def percent(share: float) -> str:
-    """A share in percent, with two digits of what is small.
+    """Return a share in percent. Small shares have two significant digits.
 
     >>> percent(0.0432), percent(0.00034), percent(0.5)
     ('4.3 %', '0.034 %', '50.0 %')

@@ -1,4 +1,4 @@
-"""The parameters that rules are made of, and which of them go together."""
+"""The parameters that define rules, and checks for contradictions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PANEL_RULES = ("min_per_class", "groups", "budget", "capacity")
 
 
 class RuleParameters(Protocol):
-    """The parameters of `SemFS` that rules are made of."""
+    """The parameters of `SemFS` that define rules."""
 
     n_features_to_select: Any
     include: FeaturesLike | None
@@ -42,7 +42,7 @@ class RuleParameters(Protocol):
 
 
 def check_rules(params: RuleParameters) -> None:
-    """Raise if rules contradict each other, or the solver."""
+    """Raise if rules contradict each other, or if the solver does not support them."""
     if params.n_features_to_select is None and params.budget is None:
         message = (
             "may be None only with a budget. Give a number of features, or a budget. To have "
@@ -67,5 +67,5 @@ def check_rules(params: RuleParameters) -> None:
 
 
 def is_set(value: object) -> bool:
-    """Whether a rule is on: neither None nor 0."""
+    """Return whether a rule is set, which means that it is neither None nor 0."""
     return value is not None and not (isinstance(value, int) and value == 0)

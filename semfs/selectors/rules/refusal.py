@@ -1,4 +1,4 @@
-"""Rules that no panel satisfies: which one to change, and by how much."""
+"""Errors for rules that no panel satisfies, with a rule to change and by how much."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from semfs.validation import ParameterError, listed
 
 @dataclass(frozen=True, eq=False)
 class Refusal:
-    """Why no panel satisfies the demands, and the nearest demands that some panel does."""
+    """Why no panel satisfies the demands, and similar demands that some panel satisfies."""
 
     params: RuleParameters
     levels: ClassLevels
@@ -34,7 +34,7 @@ class Refusal:
     what: str  # what is counted: "features" or "groups"
 
     def error(self) -> ParameterError:
-        """Return the error that names the reason, and the parameter to change."""
+        """Return the error, which names the reason and the parameter to change."""
         demands = self.demands
         m = int(self.params.min_per_class)
         reachable = demands.supply[:, demands.available].sum(axis=1)
@@ -53,7 +53,7 @@ class Refusal:
         return self._of_quota(m)
 
     def _of_limits(self, demands: Demands) -> ParameterError:
-        """The budget or the capacity is too small for the number of units."""
+        """Return the error if budget or capacity is too small for the number of units."""
         is_budget = np.arange(len(demands.limits)) < self.n_budget
         possible = self._possible()
         wanted = "the included features"
@@ -86,7 +86,7 @@ class Refusal:
         return ParameterError("capacity", f"{message}{possible}".rstrip())
 
     def _possible(self) -> str:
-        """How many units the limits allow, in words; nothing if that is not known."""
+        """Return in words how many units the limits allow, or "" if that is unknown."""
         used = self.demands.usage[:, self.demands.forced].sum(axis=1)
         if (used > self.demands.most).any():
             return "The included features alone exceed it; include fewer, or raise it."
@@ -99,7 +99,7 @@ class Refusal:
         return f"At most {_counted(n_most, self.what)} {verb} possible."
 
     def _enough(self, stretched: Mask) -> str:
-        """The nearest capacity that would do, in words; nothing if none is known."""
+        """Return in words the nearest sufficient capacity, or "" if that is unknown."""
         factor = smallest_stretch(self.demands, stretched)
         if factor is None:
             return ""
@@ -109,7 +109,7 @@ class Refusal:
         return f"{_rounded_up(factor * float(capacity))} would suffice. "
 
     def _of_quota(self, m: int) -> ParameterError:
-        """Markers of all classes do not go together with the number, budget or capacity."""
+        """Return the error if markers of all classes do not fit number, budget or capacity."""
         demands = self.demands
         count = demands.count
         lacking = shortfalls(demands)
@@ -139,7 +139,7 @@ class Refusal:
         return ParameterError("min_per_class", message)
 
     def _dearer(self) -> str:
-        """The smallest budget that buys all that is demanded, in words."""
+        """Return in words the smallest budget that satisfies all demands."""
         demands = self.demands
         is_budget = np.arange(len(demands.limits)) < self.n_budget
         cheapest = cheapest_panel(demands.without(usage=is_budget), demands.usage[0])
@@ -150,7 +150,7 @@ class Refusal:
 
 
 def _too_small(demands: Demands, row: int) -> bool:
-    """Whether the units that use least of one limit exceed it."""
+    """Return whether even the units that use least of a limit exceed it."""
     usage = demands.usage[row]
     fixed = float(usage[demands.forced].sum())
     # No panel uses less than the forced units and the smallest of the others.
@@ -164,11 +164,11 @@ def _at_most(number: int) -> str:
 
 
 def _counted(n: int, what: str) -> str:
-    """A number of features or groups: "1 feature", "2 features"."""
+    """Return a number of features or groups in words: "1 feature", "2 features"."""
     return f"{n} {what}" if n != 1 else f"{n} {what.removesuffix('s')}"
 
 
 def _rounded_up(value: float) -> str:
-    """A number of four digits that is not below a value, so that it can be used as it is."""
+    """Round a value up to four digits, so that the result can be used as a limit."""
     digits = 3 - math.floor(math.log10(value)) if value > 0.0 else 0
     return f"{math.ceil(value * 10.0**digits * (1.0 - 1e-12)) / 10.0**digits:.10g}"
