@@ -294,8 +294,6 @@ LIMITS = (
     "90 %",
     "512MB",
     "30 %",
-    "384 features",
-    "five times as many as",
     "50 × 10",
 )
 
@@ -303,10 +301,11 @@ LIMITS = (
 def test_no_public_docstring_has_a_measured_figure():
     docstrings = public_docstrings()
     assert len(docstrings) > 40
-    for name, text in docstrings.items():
+    for name, docstring in docstrings.items():
+        text = " ".join(docstring.split())
         for limit in LIMITS:
             text = text.replace(limit, "")
-        assert re.findall(AMOUNT, " ".join(text.split()), re.IGNORECASE) == [], name
+        assert re.findall(AMOUNT, text, re.IGNORECASE) == [], name
 
 
 @pytest.mark.parametrize(
