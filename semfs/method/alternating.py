@@ -7,6 +7,7 @@ by a Cholesky factorization in float64.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -31,8 +32,9 @@ SMALLEST_PIVOT = 8.0 * float(np.finfo(np.float64).eps)
 EIGENVECTOR_TOL = 1e-5
 #: Rows of a d × d matrix that are computed at a time, so that they stay in a processor's cache.
 TRIANGLE_ROWS = 128
-#: Vectors that Lanczos iterations keep before they restart. Of a good start few are needed.
-N_LANCZOS_VECTORS = 10
+#: Vectors that Lanczos iterations keep before they restart. From a good start so few suffice,
+#: and more of them would be products for nothing.
+N_LANCZOS_VECTORS = 6
 #: A step that would raise J is halved at most this many times.
 MAX_HALVINGS = 60
 PENALTY_LOST = (
@@ -61,6 +63,7 @@ def solve_alternating(
     """
     _check_penalty(objective)
     d = objective.n_features
+    basis, objective = _in_few_targets(objective)
     s = np.ones(d) if s_init is None else np.array(s_init, dtype=np.float64)
     # Sum of all steps: it ranks features whose s differ by less than rounding errors.
     total_step = np.zeros(d)
@@ -78,11 +81,25 @@ def solve_alternating(
         W, J = w_step.solve(s)
         history.append(J)
         converged = J_before - J <= tol * abs(J_before)
-        so_far = partial(_solution, s, total_step, W, list(history), converged)
+        so_far = partial(_solution, s, total_step, W, basis, list(history), converged)
         stopped = monitor is not None and monitor(len(history), J, None, so_far)
         if converged or stopped:
             break
-    return _solution(s, total_step, W, history, converged)
+    return _solution(s, total_step, W, basis, history, converged)
+
+
+def _in_few_targets(objective: Objective) -> tuple[Float64 | None, Objective]:
+    """An orthonormal basis V (r, U) of more targets T (U, r) than classes, and J of T V (U, U).
+
+    T = T V V', so that W = W_V V' with the W_V of T V, and J and s are the same. None if there
+    are not that many.
+    """
+    T = objective.targets
+    U, r = T.shape
+    if r <= U:
+        return None, objective
+    V, R = np.linalg.qr(T.T)  # T' = V R
+    return V, replace(objective, centered_targets=R.T, label_weight=0.0)
 
 
 def _check_penalty(objective: Objective) -> None:
@@ -97,9 +114,16 @@ def _check_penalty(objective: Objective) -> None:
 
 
 def _solution(
-    s: Float64, total_step: Float64, W: Float64, history: list[float], converged: bool
+    s: Float64,
+    total_step: Float64,
+    W: Float64,
+    basis: Float64 | None,
+    history: list[float],
+    converged: bool,
 ) -> Solution:
-    """The solution after some rounds: s ranks the features."""
+    """The solution after some rounds: s ranks the features, W is that of all targets."""
+    if basis is not None:
+        W = W @ basis.T
     order = np.lexsort((-total_step, -s))
     return Solution(s, W[s != 0], s, order, np.array(history), converged)
 
@@ -151,15 +175,19 @@ class WStep:
         """Return W (d, r) for s (d,), and J there."""
         if not self.omega:
             W = self.equation.solve(s, self.D)
-            return W, self.q - float(np.vdot(s[:, None] * W, self.D))
-        both = self.equation.solve(s, np.column_stack([self.D, self.mu]))
+            return W, self.q - self._fit(s, W)
+        both = self.equation.solve(s, np.vstack([self.D.T, self.mu]).T)
         W_0 = both[:, :-1]
         v = both[:, -1]
         S_mu = s * self.mu
         e = (self.target_mean - S_mu @ W_0) / (1.0 + self.omega * (S_mu @ v))
-        W = W_0 + self.omega * np.outer(v, e)
-        J = self.q - float(np.vdot(s[:, None] * W, self.D))
+        W = W_0 + self.omega * np.outer(e, v).T
+        J = self.q - self._fit(s, W)
         return W, J + self.omega * float(e @ self.target_mean)
+
+    def _fit(self, s: Float64, W: Float64) -> float:
+        """tr(W'S D)."""
+        return float(s @ np.einsum("ij,ij->i", W, self.D))
 
     def curvature(self, W: Float64) -> Product:
         """v → Q v with Q = G∘(WW') (d, d), half the Hessian of J in s.

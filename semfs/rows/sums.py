@@ -33,6 +33,9 @@ SQUARED_ROWS = BLOCK_ROWS // 4
 # Columns of the scatter matrix that are multiplied at a time: it takes little memory, and
 # most of what lies below the diagonal is never computed.
 PANEL = 1024
+# Columns of the scatter matrix that are copied below the diagonal at a time: more of them leave
+# a processor's cache if the number of features is a power of two.
+MIRRORED_COLUMNS = 32
 # Rows whose mean and spread tell whether a dense column is far from zero.
 TYPICAL_ROWS = 64
 # A column whose mean exceeds its standard deviation this many times is shifted before it is
@@ -245,8 +248,9 @@ def add_products(
 ) -> None:
     """Add X'X, weighted, to ``out`` (d, d) on and above its diagonal."""
     sparse = sp.issparse(X)
-    if not sparse and weights is None and dtype == np.float64:
-        _add_float64_products(out, X)
+    has_roots = weights is None or bool((weights >= 0.0).all())
+    if not sparse and has_roots and dtype == np.float64:
+        _add_float64_products(out, X, weights)
         return
     step = X.shape[0] if sparse else 2 * PASS_ROWS
     for rows in batches(X.shape[0], step):
@@ -263,11 +267,20 @@ def add_products(
                 out[i, j] += product.toarray() if sparse else product
 
 
-def _add_float64_products(out: Float64, X: Floats) -> None:
-    """Add X'X to ``out`` (d, d) on and above its diagonal, with no d × d temporary."""
-    # a copy of each step is made if X is float32
-    for rows in batches(X.shape[0], 2 * BLOCK_ROWS):
-        Z = X[rows].astype(np.float64, copy=False)
+def _add_float64_products(out: Float64, X: Floats, weights: Floats | None) -> None:
+    """Add X'X to ``out`` (d, d) on and above its diagonal, with no d × d temporary.
+
+    With weights w ≥ 0 of the rows it is (√w X)'(√w X).
+    """
+    roots = np.ones(len(X)) if weights is None else np.sqrt(weights, dtype=np.float64)
+    is_ready = weights is None and X.dtype == np.float64
+    step = 2 * BLOCK_ROWS
+    # All steps are copied into the same memory: getting new memory takes longer than a copy.
+    copies = np.empty((0 if is_ready else min(step, len(X)), X.shape[1]))
+    for rows in batches(len(X), step):
+        Z = X[rows]
+        if not is_ready:
+            Z = np.multiply(Z, roots[rows, None], out=copies[: len(Z)])
         # transposes are in the layout that BLAS wants, and turn upper into lower
         dsyrk(1.0, Z.T, beta=1.0, c=out.T, overwrite_c=1, lower=1)
 
@@ -280,7 +293,7 @@ def add_outer(G: Float64, weight: float, v: Float64) -> Float64:
 
 def mirrored(upper: Float64) -> Float64:
     """Return a matrix with its upper triangle copied to the lower one, in place."""
-    for i in batches(len(upper), PANEL):
+    for i in batches(len(upper), MIRRORED_COLUMNS):
         upper[i.stop :, i] = upper[i, i.stop :].T
         block = upper[i, i]
         below = np.tri(len(block), k=-1, dtype=bool)
