@@ -143,7 +143,7 @@ def lead_in_words(scores: Scores, name: str) -> str:
     is_ahead = lead.low is not None and lead.low > 0
     words = {
         "confirmed": "as the paper says.",
-        "not": f"less than the {100 * HEADLINE_LEAD:.0f} % of the paper.",
+        "refuted": f"less than the {100 * HEADLINE_LEAD:.0f} % of the paper.",
         "undecided": f"whether that is {100 * HEADLINE_LEAD:.0f} % or more is undecided.",
     }[headline_verdict(leads.values())]
     return (

@@ -50,7 +50,7 @@ README_WIDTH = 140
 ANSWERS = {
     "confirmed": "was reproduced on all data sets at hand",
     "in part": "was reproduced on some of the data sets at hand",
-    "not": "was reproduced on none of the data sets at hand",
+    "not confirmed": "was reproduced on none of the data sets at hand",
     "undecided": "is undecided",
 }
 

@@ -33,19 +33,19 @@ def claims():
 
 @pytest.mark.parametrize(
     ("semfs", "n_splits", "verdict"),
-    [(0.65, 10, "confirmed"), (0.55, 10, "not"), (0.65, 3, "undecided")],
+    [(0.65, 10, "confirmed"), (0.55, 10, "refuted"), (0.65, 3, "undecided")],
 )
 def test_the_headline_is_confirmed_refuted_or_undecided(semfs, n_splits, verdict):
     rows = made_rows({"SemFS": semfs, "LASSO": 0.5, "Random": 0.1}, n_splits)
     claim = comparisons.headline(measured.scores_of(rows))
-    assert claim.verdict == verdict
+    assert claim.verdict == verdict.replace("refuted", "not confirmed")
     _, best, lead, of_variant, told, n, shown = claim.rows[0]
     assert (best, of_variant, told, n, shown) == ("LASSO", "–", "–", str(n_splits), verdict)
     assert lead.startswith(f"+{100 * (semfs / 0.5 - 1):.0f} %")
     page = load_module("reproduced")
     answers = {
         "confirmed": "was reproduced",
-        "not": "was reproduced on none",
+        "refuted": "was reproduced on none",
         "undecided": "is undecided",
     }
     found = {"rows": rows, "command": "c", "date": "d", "versions": {}}

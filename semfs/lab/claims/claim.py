@@ -20,7 +20,7 @@ class Claim:
     ----------
     claim : str
         What the paper says.
-    verdict : {"confirmed", "in part", "not", "undecided"}
+    verdict : {"confirmed", "in part", "not confirmed", "undecided"}
     sentence : str
         What the rows show.
     columns, rows : sequences of str, sequence of these

@@ -178,10 +178,10 @@ def first_everywhere(scores: Scores) -> Claim:
             if ours not in methods or not rivals:
                 continue
             leads = {rival: _leads(methods, ours, rival) for rival in [*rivals, *others]}
-            groups: dict[str, list[str]] = {"confirmed": [], "undecided": [], "not": []}
+            groups: dict[str, list[str]] = {"confirmed": [], "undecided": [], "refuted": []}
             for rival in rivals:
                 groups[data_set_verdict(leads[rival])].append(rival)
-            behind = [other for other in others if data_set_verdict(leads[other]) == "not"]
+            behind = [other for other in others if data_set_verdict(leads[other]) == "refuted"]
             cells = [", ".join(names) or NO_NUMBER for names in [*groups.values(), behind]]
             verdict = data_set_verdict(lead for rival in rivals for lead in leads[rival])
             findings.add([name, ours, *cells], verdict)
@@ -210,7 +210,7 @@ def tuned_baselines(scores: Scores) -> Claim:
     part = (
         f"ahead in {verdicts.count('confirmed')} of "
         f"{counted(len(verdicts), 'comparison')} that were run, behind in "
-        f"{verdicts.count('not')}"
+        f"{verdicts.count('refuted')}"
     )
     claim = "SemFS, untuned, is ahead of each baseline that is tuned on the test"
     return against_each(claim, scores, OURS, rivals, list(METRICS), parts=[part])

@@ -69,12 +69,12 @@ def mean_of_data_sets(leads: Sequence[Interval]) -> str:
 def counts(verdicts: Sequence[str], noun: str = "data set") -> str:
     """Return the number of data sets (or of what the noun says) with each verdict.
 
-    >>> counts(["confirmed", "not", "undecided"])
+    >>> counts(["confirmed", "refuted", "undecided"])
     'confirmed on 1 of 3 data sets, refuted on 1'
     """
     parts = [f"confirmed on {verdicts.count('confirmed')} of {counted(len(verdicts), noun)}"]
-    if "not" in verdicts:
-        parts.append(f"refuted on {verdicts.count('not')}")
+    if "refuted" in verdicts:
+        parts.append(f"refuted on {verdicts.count('refuted')}")
     return ", ".join(parts)
 
 
