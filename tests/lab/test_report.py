@@ -145,7 +145,7 @@ def verdict_on(claim, rows):
         ([0.50, 0.51, 0.52], 9, "undecided"),
         ([0.40, 0.41, 0.52], 9, "undecided"),
         ([0.40, 0.41, 0.52], 10, "undecided"),
-        ([0.30, 0.31, 0.32], 10, "not"),
+        ([0.30, 0.31, 0.32], 10, "not confirmed"),
         ([0.50], 1, "undecided"),
     ],
 )
@@ -175,7 +175,7 @@ def test_that_the_objective_falls_is_judged_by_all_runs(objective, verdict):
     assert verdict_on("Proposition 1", rows) == verdict
 
 
-@pytest.mark.parametrize(("power", "verdict"), [(1, "confirmed"), (2, "not")])
+@pytest.mark.parametrize(("power", "verdict"), [(1, "confirmed"), (2, "not confirmed")])
 def test_that_time_is_linear_is_judged_by_the_power(power, verdict):
     rows = [
         row("SemFS", 0.0, experiment="scaling", seconds=n**power, extra={"n": n, "d": 10})
@@ -185,7 +185,7 @@ def test_that_time_is_linear_is_judged_by_the_power(power, verdict):
     assert verdict_on("linearly", rows[:2]) == "undecided"
 
 
-@pytest.mark.parametrize(("slope", "verdict"), [(0.001, "confirmed"), (0.1, "not")])
+@pytest.mark.parametrize(("slope", "verdict"), [(0.001, "confirmed"), (0.1, "not confirmed")])
 def test_that_alpha_hardly_matters_is_judged_in_the_range_of_the_paper(slope, verdict):
     rows = [
         row("SemFS", 0.5 + slope * alpha, experiment="alpha", params={"alpha": alpha})
@@ -216,7 +216,7 @@ def test_more_labels_and_attributes_are_claims_about_differences():
         for target, score in (("attributes", 0.4), ("labels", 0.5))
         for split in range(10)
     ]
-    assert verdict_on("Attributes generalize", rows) == "not"
+    assert verdict_on("Attributes generalize", rows) == "not confirmed"
 
 
 def test_the_rules_of_the_verdicts_are_beside_them():
