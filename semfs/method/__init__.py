@@ -6,7 +6,8 @@ From the data to the solution:
 - ``objective``: J of the paper, with its ``penalty``, ``target_rank`` and ``factor``;
   ``class_means`` predicts those of unseen classes
 - ``quadratic``, ``columns``: what solvers are given, and the Gram columns they ask for
-- ``forward``, ``search``, ``cholesky``, ``prefetch``, ``exchange``: the direct solver
+- ``direct``: the direct solver, which is ``forward`` selection (with its ``search``,
+  ``cholesky`` and ``prefetch``), and then ``exchange``
 - ``alternating``: Algorithm 1 of the paper
 - ``panel``, ``groups``, ``rules``, ``demands``, ``markers``: forward selection under the rules
   of a panel

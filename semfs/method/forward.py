@@ -15,119 +15,27 @@ add up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
-import numpy as np
-
-from semfs._typing import Indices, Mask
-from semfs.arrays import quiet_overflow
-from semfs.method.columns import ColumnCache, NearCopies
-from semfs.method.exchange import exchange
-from semfs.method.panel import (
-    Panel,
-    RuleMaker,
-    left_out_decreases,
-    relaxed_panels,
-    select_panel,
-)
-from semfs.method.quadratic import Monitor, Quadratic, Solution
-from semfs.method.search import grow
+from semfs.method.quadratic import Monitor
+from semfs.method.search import Search
 
 
-@quiet_overflow
-def forward_selection(
-    quadratics: Sequence[Quadratic],
-    n_select: int,
-    *,
-    candidates: Mask | None = None,
-    include: Indices | None = None,
-    n_swaps: int = 0,
-    copies: NearCopies | None = None,
-    monitor: Monitor | None = None,
-    panel: Panel | None = None,
-    rules: Sequence[RuleMaker] = (),
-) -> Solution:
-    """Add the feature that lowers the sum of all J most, ``n_select`` times.
+def forward_selection(search: Search, monitor: Monitor | None = None) -> None:
+    """Add the feature that lowers the sum of all J most, until there are enough.
 
-    Without swaps and rules the selection is nested: the first k of the order are the answer
-    for k. The loop is `semfs.method.search.grow`.
-
-    Parameters
-    ----------
-    quadratics : sequence of Quadratic
-        Problems over the same d features.
-    n_select : int
-        Number of features to select.
-    candidates : mask of shape (d,), optional
-        Features that may be selected; the others rank last.
-    include : array of int, optional
-        Features that are selected before all others. They are counted.
-    n_swaps : int
-        Afterwards at most this many selected features are exchanged for others, while J falls.
-    copies : NearCopies, optional
-        Near copies of selected features are skipped, except those of ``include``. If nothing
-        else is left they enter after all.
-    monitor : callable, optional
-        Called after each step (see `Monitor`); a true answer ends the search.
-    panel : Panel, optional
-        Demands on the selection as a whole: groups, costs, a budget, markers per class. It then
-        says how many units (features, or groups of them) are selected, instead of
-        ``n_select``.
-    rules : sequence of callables, optional
-        Each is called without arguments for every search, and returns a further `Rule`, which
-        remembers what that search selected.
-
-    Returns
-    -------
-    Solution
-        W is that of the first quadratic; scores and J are those of the sum.
-
-    Examples
-    --------
-    >>> G, B = np.eye(3), np.array([[1.0], [3.0], [2.0]])
-    >>> quadratic = Quadratic(
-    ...     q=20.0, B=B, diag=np.diag(G), gamma=1.0, columns=lambda i: G[:, i], eps=1e-16
-    ... )
-    >>> found = forward_selection([quadratic], 2)
-    >>> found.order, found.objective
-    (array([1, 2, 0]), array([15.5, 13.5]))
+    What was selected, and the Cholesky factor of each quadratic, are kept in ``search``. It
+    ends earlier if no feature is left that may be selected, or if ``monitor`` says so.
     """
-    d = len(quadratics[0].diag)
-    forced = np.zeros(d, dtype=bool)
-    if include is not None:
-        forced[include] = True
-    # What the user includes may be selected even if it is no candidate.
-    allowed = np.ones(d, dtype=bool) if candidates is None else candidates | forced
-    caches = [ColumnCache(quadratic.columns) for quadratic in quadratics]
-    # A plain panel has no rules but the number of features.
-    wanted = Panel(n_select) if panel is None else panel
-    search = select_panel(quadratics, caches, wanted, allowed, forced, rules, monitor, copies)
-    solution = search.solution()
-    _check_finite(solution, allowed)
-    if wanted.relaxed:
-        # How much lower J would be without each rule, judged by columns that were fetched.
-        solution = replace(solution, relaxed=relaxed_panels(search, wanted))
-    if wanted.leaves_out:
-        solution = replace(solution, left_out=left_out_decreases(search, wanted))
-    if n_swaps and sum(search.decreases) > 0.0:  # otherwise no exchange can help
-        # `exchange` returns the final set. Its ranking is a forward selection among them.
-        swapped = np.zeros(d, dtype=bool)
-        swapped[exchange(search, n_swaps)] = True
-        search = search.restarted(forced=swapped)
-        grow(search)
-        solution = replace(search.solution(), relaxed=solution.relaxed)
-    return solution
-
-
-def _check_finite(solution: Solution, allowed: Mask) -> None:
-    """Raise if numbers overflowed on the way."""
-    # NumPy's warnings of overflow are off during the search (`quiet_overflow`), so what
-    # is returned is checked instead.
-    results = (solution.scores[allowed], solution.V, solution.objective)
-    if not all(np.isfinite(values).all() for values in results):
-        raise ValueError(
-            "The scores overflow. Rescale X and the attributes, for example to unit "
-            "variance, or "
-            "use smaller parameters."
-        )
+    while len(search.selected) < search.n_select:
+        # ‖R_j‖²/δ_j, summed over the quadratics: how far J falls if feature j is added
+        gains = search.gains()
+        # the largest one of the features that may be selected
+        j = search.best(gains)
+        if j is None:
+            return
+        if not search.has_column(j):
+            # a pass over the data, which also gets the columns that will probably be next
+            search.fetch(j)
+        # one more column of each Cholesky factor, from the Gram column of j
+        search.add(j, gains[j])
+        if monitor is not None and monitor(len(search.selected), search.J, j, search.solution):
+            return

@@ -70,7 +70,7 @@ class GroupSearch(Search):
 
     # ---- one step ----------------------------------------------------------------------
 
-    def best(self) -> int | None:
+    def best(self, gains: Float64) -> int | None:
         """Return the next feature of a group that has begun to enter, or the best group's."""
         # Features enter one by one, as columns of the Cholesky factor. The gains of a group
         # add up to tr(R_g' Δ_gg⁻¹ R_g) in any order.
@@ -80,7 +80,7 @@ class GroupSearch(Search):
             if unit is None:
                 return None
             waiting[self.members[unit]] = True
-        return best_feature(np.where(waiting, self.gains(), -1.0), self.eps)
+        return best_feature(np.where(waiting, gains, -1.0), self.eps)
 
     @property
     def n_selected_units(self) -> int:

@@ -10,11 +10,12 @@ import numpy as np
 from semfs._typing import Float64, Indices, Mask
 from semfs.method.columns import ColumnCache, NearCopies
 from semfs.method.demands import Demands, feasible_panel
+from semfs.method.forward import forward_selection
 from semfs.method.groups import GroupSearch
 from semfs.method.prefetch import TIE_EPS
 from semfs.method.quadratic import Monitor, Quadratic, Relaxed
 from semfs.method.rules import KeepFeasible, Rule
-from semfs.method.search import Search, grow
+from semfs.method.search import Search
 
 #: Features of the best gains that are looked at whatever they cost, at least.
 N_BEST = 8
@@ -131,12 +132,12 @@ def select_panel(
     freed = _best_freed(search, panel)
     search.prefetch_too(freed)
     if panel.costs is None:
-        grow(search, monitor)
+        forward_selection(search, monitor)
         return search
     best = _best_alone(search, panel)
     search.prefetch_too(np.union1d(best, freed))
-    grow(search, monitor)
-    if len(search.selected) < search.n_select and search.best() is not None:
+    forward_selection(search, monitor)
+    if len(search.selected) < search.n_select and search.best(search.gains()) is not None:
         return search  # the monitor ended it
     among = search.is_selected | forced
     among[best] = True
@@ -146,7 +147,7 @@ def select_panel(
         return search
     fewer = _panel_among(panel, search.is_selected, among)
     other = _new_search(quadratics, caches, fewer, among, forced, makers, None)
-    grow(other)
+    forward_selection(other)
     if sum(other.decreases) <= enough:
         return search
     other.allowed = allowed  # the ranking is of all features

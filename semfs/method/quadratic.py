@@ -93,7 +93,7 @@ class Solution:
     Attributes
     ----------
     s : ndarray of shape (d,)
-        The selection, 0/1 for `forward_selection`.
+        The selection, 0/1 for `solve_direct`.
     V : ndarray of shape (k, r)
         The rows of W where s is not zero.
     scores, order : ndarrays of shape (d,)

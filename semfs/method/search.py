@@ -17,7 +17,7 @@ from semfs.method.prefetch import (
     predict_columns,
     promising_features,
 )
-from semfs.method.quadratic import Monitor, Quadratic, Solution
+from semfs.method.quadratic import Quadratic, Solution
 from semfs.method.rules import Rule
 
 #: Batches are filled up to a multiple of this, the width that BLAS computes at once: 63 columns
@@ -99,14 +99,13 @@ class Search:
             total += factor.gains()
         return np.where(self.is_selected, 0.0, total)
 
-    def best(self) -> int | None:
-        """Return the feature to select next, None if no feature is left."""
+    def best(self, gains: Float64) -> int | None:
+        """Return the feature to select next by its gain (d,), None if no feature is left."""
         waiting = self.forced & ~self.is_selected
         if waiting.any():
-            gains = np.where(waiting, self.gains(), -1.0)
-            return best_feature(gains, self.eps)
+            return best_feature(np.where(waiting, gains, -1.0), self.eps)
         left = self.allowed & ~self.is_selected
-        scores = per_cost(self.gains(), self.costs)
+        scores = per_cost(gains, self.costs)
         for rules in self._rules_to_try():
             # near copies only if nothing else is possible
             for features in (self._distinct_left(), left):
@@ -123,6 +122,11 @@ class Search:
         return [self.rules, hard]
 
     @property
+    def J(self) -> float:
+        """The sum of all J for the features selected so far."""
+        return self.q - sum(self.decreases)
+
+    @property
     def n_selected_units(self) -> int:
         """Number of features selected, or of groups of them."""
         return len(self.selected)
@@ -137,11 +141,10 @@ class Search:
         """Whether the Gram columns of feature j are at hand."""
         return j in self.caches[0]
 
-    def select(self, j: int) -> None:
-        """Select feature j, whose Gram columns are at hand."""
+    def add(self, j: int, gain: float) -> None:
+        """Select feature j, whose Gram columns are at hand, and which lowers J by its gain."""
         self.selected.append(j)
-        # Before j is marked as selected, because gains of selected features are 0.
-        self.decreases.append(float(self.gains()[j]))
+        self.decreases.append(float(gain))
         self.is_selected[j] = True
         for factor, cache in zip(self.factors, self.caches):
             factor.enter(j, cache[j], self.is_selected)
@@ -293,24 +296,6 @@ class Search:
             copies=self.found_copies(),
             objective_start=self.q,
         )
-
-
-def grow(search: Search, monitor: Monitor | None = None) -> None:
-    """Select the feature of largest gain until there are enough, or none is left."""
-    while len(search.selected) < search.n_select:
-        j = search.best()
-        if j is None:
-            return
-        if not search.has_column(j):
-            search.fetch(j)
-            # its column is at hand now
-            continue
-        search.select(j)
-        if monitor is not None:
-            n_selected = len(search.selected)
-            J = search.q - sum(search.decreases)
-            if monitor(n_selected, J, j, search.solution):
-                return
 
 
 def _estimates(

@@ -8,7 +8,7 @@ import numpy as np
 
 from semfs._typing import Mask
 from semfs.method.alternating import solve_alternating
-from semfs.method.forward import forward_selection
+from semfs.method.direct import solve_direct
 from semfs.method.objective import Objective
 from semfs.method.panel import Panel
 from semfs.method.quadratic import Monitor, Quadratic, Solution
@@ -37,7 +37,7 @@ def solve(
         copies = None
         if params.max_correlation is not None:
             copies = objective.near_copies(params.max_correlation)
-        return forward_selection(
+        return solve_direct(
             [quadratic or objective.quadratic(), *further],
             min(params._n_wanted(d), d),
             candidates=_with_whole_groups(candidates, panel),

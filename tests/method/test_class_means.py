@@ -13,7 +13,7 @@ from semfs.method.class_means import (
     _leave_one_out,
     unseen_class_problem,
 )
-from semfs.method.forward import forward_selection
+from semfs.method.direct import solve_direct
 
 
 def class_means(X, y):
@@ -118,7 +118,7 @@ def test_problems_over_the_same_samples_share_passes_over_X(monkeypatch):
     problem, r2, note = unseen_class_problem(objective, A[:18], A[18:])
     assert r2 > 0.5
     assert note.startswith("used")
-    forward_selection([objective.quadratic(), problem], 9)
+    solve_direct([objective.quadratic(), problem], 9)
     assert len(passes) == 1
 
 

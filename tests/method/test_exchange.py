@@ -7,11 +7,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 from problems import fit_of, make_objective, make_problem
-from semfs.method.forward import forward_selection
+from semfs.method.direct import solve_direct
 
 
 def select(objective, k, **options):
-    return forward_selection([objective.quadratic()], k, **options)
+    return solve_direct([objective.quadratic()], k, **options)
 
 
 @pytest.mark.parametrize("gamma, spread", [(1e-3, 0), (1e-2, 1), (0.1, 1), (1.0, 1), (1e-6, 1)])

@@ -10,12 +10,12 @@ from numpy.testing import assert_allclose
 
 from problems import fit_of, make_objective, make_problem, naive_greedy
 from semfs import Moments, SemFS
-from semfs.method.forward import forward_selection
+from semfs.method.direct import solve_direct
 from semfs.method.quadratic import Quadratic
 
 
 def select(objective, k, **options):
-    return forward_selection([objective.quadratic()], k, **options)
+    return solve_direct([objective.quadratic()], k, **options)
 
 
 def of_matrices(G, B, gamma, q=100.0):
@@ -54,7 +54,7 @@ def test_columns_of_G_come_in_few_passes_and_none_twice(k, most):
         asked.extend([*features, "pass"])
         return objective.columns(features)
 
-    found = forward_selection([replace(objective.quadratic(), columns=columns)], k, n_swaps=2)
+    found = solve_direct([replace(objective.quadratic(), columns=columns)], k, n_swaps=2)
     passes = asked.count("pass")
     assert len(asked) - passes == len(set(asked)) - 1 <= most
     assert passes <= 6
@@ -69,8 +69,8 @@ def test_an_estimate_of_G_predicts_the_columns_that_are_needed():
         return quadratic.columns(features)
 
     prefetched = replace(quadratic, columns=columns, estimate=quadratic.columns)
-    assert forward_selection([prefetched], 40).order[:40].tolist() == (
-        forward_selection([quadratic], 40).order[:40].tolist()
+    assert solve_direct([prefetched], 40).order[:40].tolist() == (
+        solve_direct([quadratic], 40).order[:40].tolist()
     )
     assert [len(features) < 60 for features in asked] == [True]  # one pass: those and near ties
 
@@ -139,7 +139,7 @@ def total_fit(made, S):
 @pytest.mark.parametrize("seed", range(5))
 def test_the_sum_of_several_J_falls_as_a_naive_search_says(seed):
     quadratics, made = two_quadratics(seed)
-    solution = forward_selection(quadratics, 6)
+    solution = solve_direct(quadratics, 6)
     chosen = []
     for step in range(6):
         left = [j for j in range(10) if j not in chosen]
@@ -147,7 +147,7 @@ def test_the_sum_of_several_J_falls_as_a_naive_search_says(seed):
         assert_allclose(solution.objective[step], 200.0 - total_fit(made, chosen))
     assert solution.order[:6].tolist() == chosen
     assert_allclose(solution.scores[chosen], -np.diff([200.0, *solution.objective]))
-    own = forward_selection(quadratics[:1], 6, include=np.array(chosen))
+    own = solve_direct(quadratics[:1], 6, include=np.array(chosen))
     assert_allclose(solution.W, own.W)  # W is that of the first
 
 
@@ -218,7 +218,7 @@ def test_without_penalty_dependent_columns_come_after_all_others():
 
 def test_the_gains_of_copies_keep_their_digits():
     gamma = 1e-7
-    solution = forward_selection([of_matrices(np.ones((3, 3)), np.ones((3, 1)), gamma)], 3)
+    solution = solve_direct([of_matrices(np.ones((3, 3)), np.ones((3, 1)), gamma)], 3)
     fits = np.arange(4) / (np.arange(4) + gamma)
     expected = [fits[1], *(gamma / ((k + gamma) * (k + 1 + gamma)) for k in (1, 2))]
     assert_allclose(solution.scores, expected, rtol=1e-6)
@@ -229,7 +229,7 @@ def test_small_gains_keep_their_digits():
     rng = np.random.default_rng(0)
     F = np.linalg.qr(rng.standard_normal((40, 12)))[0]
     B = np.diag(10.0 ** -np.arange(12.0))
-    solution = forward_selection([of_matrices(F.T @ F, B, 0.0)], 12)
+    solution = solve_direct([of_matrices(F.T @ F, B, 0.0)], 12)
     assert solution.order.tolist() == list(range(12))
     assert_allclose(solution.scores, 10.0 ** (-2 * np.arange(12.0)), rtol=1e-9)
 

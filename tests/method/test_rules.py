@@ -18,7 +18,7 @@ from semfs.method.demands import (
     shortfalls,
     smallest_stretch,
 )
-from semfs.method.forward import forward_selection
+from semfs.method.direct import solve_direct
 from semfs.method.markers import class_markers
 from semfs.method.panel import N_BEST, Panel
 from semfs.method.quadratic import FetchSizes, Quadratic
@@ -50,7 +50,7 @@ def make_demands(U, count, *, usage=(), limits=(), supply=(), needs=(), forced=(
 
 
 def select(quadratic, panel):
-    solution = forward_selection([quadratic], 99, panel=panel)
+    solution = solve_direct([quadratic], 99, panel=panel)
     return np.flatnonzero(solution.s).tolist(), solution
 
 
@@ -100,7 +100,7 @@ def random_demands(rng, U=12):
 
 def test_panel_without_rules_is_todays_search():
     _, _, quadratic = make_quadratic(0)
-    plain = forward_selection([quadratic], 5)
+    plain = solve_direct([quadratic], 5)
     loose = make_demands(12, 5, usage=np.ones((1, 12)), limits=[5.0])
     for panel in (Panel(5), panel_of(loose), Panel(5, unit_of=np.arange(12))):
         _, solution = select(quadratic, panel)
@@ -112,7 +112,7 @@ def test_panel_without_rules_is_todays_search():
 
 def test_unit_costs_and_a_budget_of_k_are_todays_answer():
     _, _, quadratic = make_quadratic(1)
-    plain = forward_selection([quadratic], 4)
+    plain = solve_direct([quadratic], 4)
     demands = make_demands(12, None, usage=np.ones((1, 12)), limits=[4.0])
     _, solution = select(quadratic, panel_of(demands, costs=np.ones(12)))
     np.testing.assert_array_equal(solution.order[:4], plain.order[:4])
@@ -356,9 +356,7 @@ def test_forced_features_enter_first_and_count():
     _, _, quadratic = make_quadratic(2)
     forced = [3, 8]
     demands = make_demands(12, 4, usage=np.ones((1, 12)), limits=[4.0], forced=forced)
-    solution = forward_selection(
-        [quadratic], 4, include=np.array(forced), panel=panel_of(demands)
-    )
+    solution = solve_direct([quadratic], 4, include=np.array(forced), panel=panel_of(demands))
     assert sorted(solution.order[:2].tolist()) == forced
     assert solution.s.sum() == 4
 
@@ -403,16 +401,16 @@ class Never(Rule):
 @pytest.mark.parametrize("soft", [False, True])
 def test_further_rules_hold_and_soft_ones_give_way(soft):
     _, _, quadratic = make_quadratic(3)
-    best = int(forward_selection([quadratic], 1).order[0])
-    solution = forward_selection([quadratic], 5, rules=[lambda: Never(best, soft)])
+    best = int(solve_direct([quadratic], 1).order[0])
+    solution = solve_direct([quadratic], 5, rules=[lambda: Never(best, soft)])
     assert solution.s[best] == 0
-    everything = forward_selection([quadratic], 12, rules=[lambda: Never(best, soft)])
+    everything = solve_direct([quadratic], 12, rules=[lambda: Never(best, soft)])
     assert everything.s.sum() == (12 if soft else 11)
 
 
 def test_cost_of_a_rule_is_what_a_search_without_it_finds():
     _, _, quadratic = make_quadratic(4)
-    plain = forward_selection([quadratic], 4)
+    plain = solve_direct([quadratic], 4)
     weak = plain.order[-3:]
     supply = np.zeros((1, 12))
     supply[0, weak] = 1.0
