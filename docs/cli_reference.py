@@ -6,7 +6,7 @@ python docs/cli_reference.py [--check]
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import typer
 
@@ -79,10 +79,23 @@ def _options(command: Any) -> str:
 def _help(parameter: Any) -> str:
     text = " ".join((parameter.help or "").split())
     text = re.sub(r"<([^>]*)>", r"`\1`", text).replace("|", "\\|")
+    values = _values(getattr(parameter, "type_descriptor", None))
+    if values:
+        text += " Values: " + ", ".join(f"`{value}`" for value in values) + "."
     default = parameter.default
     if not (default is None or isinstance(default, bool) or default == "" or callable(default)):
         text += f" Default: `{default}`."
     return text + (" **Required.**" if parameter.required else "")
+
+
+def _values(type_descriptor: Any) -> list[str]:
+    """Return the values of an option that takes one of a list, else nothing."""
+    annotation = getattr(type_descriptor, "annotation", None)
+    choices = [annotation, *get_args(annotation)]
+    for choice in choices:
+        if get_origin(choice) is Literal:
+            return [str(value) for value in get_args(choice)]
+    return []
 
 
 if __name__ == "__main__":

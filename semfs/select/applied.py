@@ -1,4 +1,4 @@
-"""A fitted selector applied to another file: its selected features are written."""
+"""Applies a fitted selector to another file, and writes its selected features."""
 
 from __future__ import annotations
 
@@ -31,25 +31,30 @@ def transform_file(
     label: str | None = None,
     layer: str | None = None,
 ) -> tuple[int, int]:
-    """Write the selected features of all samples of a file; return how many of both.
+    """Write the selected features of all samples of a file.
 
     Parameters
     ----------
     selector : selector of this package
         Fitted, for example by `semfs.load`.
     data : path
-        Samples, in any format that is read. Features are found by name if the selector knows
-        names, and only the selected ones are needed; without names the file needs all
-        features in their order. Gaps stay gaps.
+        Samples, in any format that `SemFS.fit` reads. If the selector knows feature names,
+        features are found by name, and only the selected features are needed. Without names,
+        the file needs all features in their order. Missing values stay missing.
     out : path
-        A file with one of the endings .csv, .tsv, .parquet, .feather, .npy, .npz, .xlsx or
-        .h5ad. It has the selected features in the order of `transform`, with the values of
-        the file, that is without normalization. Text columns of a table, arrays beside ``X``
-        of NPZ and annotations of cells are kept.
+        The file to write, with the ending .csv, .tsv, .parquet, .feather, .npy, .npz, .xlsx
+        or .h5ad. It gets the selected features in the order of `transform`, with the values
+        of the data file, which means without normalization. Text columns of a table, other
+        arrays of an NPZ file and annotations of cells are kept.
     label : str, optional
         Labels to keep as well: a column, an array of the file, or a label file.
     layer : str, optional
-        Layer of the data, or "raw"; by default that of the fit.
+        Layer of the data, or "raw". By default the layer of the fit.
+
+    Returns
+    -------
+    tuple of int
+        Number of samples, and number of selected features.
     """
     check_is_fitted(selector, "support_")
     data = Path(data)
@@ -63,6 +68,10 @@ def transform_file(
     # an empty tuple: labels are not wanted
     reader, labels = open_reader(data, () if label is None else label, layer, only=only)
     reader.keeps_missing = True
+    if names is not None:
+        # A feature without any value counts as text; it is not kept as such.
+        unselected = set(names[~selector.get_support()].tolist())
+        reader.left_out = [name for name in reader.left_out if name not in unselected]
     source = source_of(reader, None if label is None else labels)
     check_format(source, out)
     places = _places(selector, source, data)
@@ -75,7 +84,7 @@ def transform_file(
 
 
 def _places(selector: RankingSelector, source: BlockSource, data: Path) -> Indices:
-    """Where the selected features (k,) are among those of a file."""
+    """Return the positions of the selected features (k,) among those of a file."""
     support = selector.get_support()
     names = getattr(selector, "feature_names_in_", None)
     found = source.feature_names
@@ -98,7 +107,7 @@ def _places(selector: RankingSelector, source: BlockSource, data: Path) -> Indic
 
 
 def _columns(selector: RankingSelector, source: BlockSource) -> dict[str, np.ndarray]:
-    """What the selector found of each gene (d,) of a file, for var of AnnData."""
+    """Return the results for each gene (d,) of a file, for var of AnnData."""
     columns = result_columns(selector)
     names = getattr(selector, "feature_names_in_", None)
     if names is None or source.feature_names is None:
@@ -107,7 +116,7 @@ def _columns(selector: RankingSelector, source: BlockSource) -> dict[str, np.nda
 
 
 def _summary(selector: RankingSelector) -> dict[str, Any]:
-    """What uns of AnnData keeps; baselines have only parameters."""
+    """Return what AnnData's uns stores. Baselines have only parameters."""
     if hasattr(selector, "knowledge_"):
         return result_summary(selector)
     return {"selector": repr(selector)}

@@ -21,7 +21,7 @@ EXCEL_ROWS = 2**20
 def output_paths(source: BlockSource, out: Path) -> tuple[Path, Path]:
     """Return the paths of the reduced data and of the feature table.
 
-    Formats that cannot be written, and paths of the data themselves, are refused.
+    Raise if a format cannot be written, or if a path is that of the data.
     """
     data = source.reader.path
     ending = out.suffix.lower()
@@ -32,22 +32,36 @@ def output_paths(source: BlockSource, out: Path) -> tuple[Path, Path]:
         target = out
         table = out.with_name(f"{out.stem}.features.csv")
     else:
-        endings = ", ".join(ENDINGS)
-        message = f": {out} must end in {endings}, or have no ending: a folder."
-        raise ParameterError("out", message)
+        raise _wrong_ending(out)
     check_format(source, target)
     check_apart((target, table), (data,))
     return target, table
 
 
+def check_file_or_folder(out: Path) -> None:
+    """Raise if a path is neither a file in one of the formats nor a folder.
+
+    The data need not be opened for this check, which may take long.
+    """
+    if out.suffix and out.suffix.lower() not in ENDINGS and not out.is_dir():
+        raise _wrong_ending(out)
+
+
+def _wrong_ending(out: Path) -> ParameterError:
+    endings = ", ".join(ENDINGS)
+    return ParameterError(
+        "out", f": {out} must end in {endings}, or have no ending, which means a folder."
+    )
+
+
 def check_file_ending(out: Path) -> None:
-    """Refuse a path that is no file in one of the formats; the data need not be opened."""
+    """Raise if a path is not a file in one of the formats, without opening the data."""
     if out.suffix.lower() not in ENDINGS or out.is_dir():
         raise ParameterError("out", f": {out} must end in {', '.join(ENDINGS)}.")
 
 
 def check_format(source: BlockSource, target: Path) -> None:
-    """Refuse a format that cannot hold these data."""
+    """Raise if the format cannot hold these data."""
     if target.suffix.lower() == ".h5ad":
         _check_can_be_h5ad(source.reader, target)
     if target.suffix.lower() == ".xlsx" and (source.n_rows or 0) >= EXCEL_ROWS:
@@ -59,7 +73,7 @@ def check_format(source: BlockSource, target: Path) -> None:
 
 
 def _ending_of_reduced(data: Path | None) -> str:
-    """Return the ending of the reduced data: that of the data, or .csv."""
+    """Return the ending of the reduced data, which is that of the data or .csv."""
     ending = "" if data is None else data.suffix.lower()
     if ending in ENDINGS:
         return ending
@@ -67,7 +81,7 @@ def _ending_of_reduced(data: Path | None) -> str:
 
 
 def _check_can_be_h5ad(reader: Reader, target: Path) -> None:
-    """Refuse to write a table as .h5ad: its text columns would be lost."""
+    """Raise if a table is to be written as .h5ad, because text columns would be lost."""
     if reader.path is None or isinstance(reader, TableReader):
         others = ", ".join(ending for ending in ENDINGS if ending != ".h5ad")
         message = f": {target}: a table cannot be written as .h5ad. Choose one of {others}."
@@ -77,7 +91,7 @@ def _check_can_be_h5ad(reader: Reader, target: Path) -> None:
 
 
 def check_outputs(source: BlockSource, out: Path, subset: bool) -> tuple[Path, Path]:
-    """Return the paths of the reduced data and of the feature table; refuse wrong ones."""
+    """Check and return the paths of the reduced data and of the feature table."""
     target, table_path = output_paths(source, out)
     if subset and target.suffix.lower() != ".h5ad":
         message = f"is for .h5ad files, not for {target}. Leave it out."

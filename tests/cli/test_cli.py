@@ -256,6 +256,8 @@ def test_columns_called_x_and_y_are_called_so(tmp_path, invoke):
         ("evaluate sample --unseen a --splits 2", "--unseen names classes and --splits draws"),
         ("evaluate sample --unseen basofil", "did you mean 'basophil'?"),
         ("evaluate sample --unseen basophil", "18 seen and 1 unseen classes"),
+        # refused before the data are opened: there is no such file
+        ("select nowhere.csv -l kind -o out.txt", "--out: out.txt must end in .csv, "),
         ("evaluate sample --splits 0", "--splits must be at least 1, got 0."),
         ("attributes cat", "Give --out FILE, or --template FILE"),
         ("attributes cat --template t.csv", "--template also needs --ontology"),

@@ -118,6 +118,19 @@ def test_gaps_in_selected_features_stay_gaps(fitted, tmp_path):
     assert np.isnan(np.load(tmp_path / "cut.npy")[4, 0])
 
 
+def test_an_empty_column_of_an_unselected_feature_is_left_out(fitted, tmp_path):
+    selector, path, new = fitted
+    other = new.columns[~selector.get_support()][0]
+    table = new.assign(place="north", remark=np.nan)
+    table[other] = np.nan
+    table.to_csv(tmp_path / "new.csv", index=False)
+    done = run("transform", path, tmp_path / "new.csv", "-o", tmp_path / "cut.csv")
+    assert done.exit_code == 0, done.output
+    found = pd.read_csv(tmp_path / "cut.csv")
+    # an empty column that is not a feature is kept, as text is
+    assert found.columns.tolist() == [*selector.get_feature_names_out(), "place", "remark"]
+
+
 def test_a_baseline_and_data_without_names_are_cut_as_well(fitted, tmp_path):
     _, _, new = fitted
     selector = VarianceSelector(2).fit(new.to_numpy())
