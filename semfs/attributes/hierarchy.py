@@ -99,8 +99,8 @@ def combine_attributes(
 ) -> pd.DataFrame:
     """Join several class-attribute tables side by side, each with the same weight.
 
-    Each table is multiplied by one number, so that its sum of squares about the column means is
-    1. A table of 800 attributes then has the same weight as a table of three.
+    Each table is multiplied by one number, which makes its sum of squares about the column
+    means equal to 1. So a table of 800 attributes has the same weight as a table of three.
 
     Parameters
     ----------

@@ -42,9 +42,9 @@ SMALLEST_EIGENVALUE = 1e-6
 class MCFS(Baseline):
     """Multi-Cluster Feature Selection (Cai, Zhang and He, KDD 2010).
 
-    1. A nearest-neighbor graph W of the samples is built. The K smoothest nontrivial solutions
-    of ``(D - W) y = λ D y`` are an embedding of the samples. 2. Each coordinate is explained by
-    ``n_features_to_select`` features,
+    1. A nearest-neighbor graph W of the samples is built. The K smoothest nontrivial
+       solutions of ``(D - W) y = λ D y`` are an embedding of the samples.
+    2. Each coordinate is explained by ``n_features_to_select`` features,
        ``min_a ‖y_q - Xa‖²  s.t.  card(a) = k``, on the LARS-lasso path.
     3. ``score_j = max_q |a_qj|``, after each coefficient vector is scaled to unit length.
 

@@ -3,10 +3,11 @@
 All steps work in the leading principal components of seen and unlabeled samples together:
 
 1. *Distance.* Directions in which samples of the same seen class differ say little about other
-classes. The space is whitened by the covariance within the seen classes if this clearly helps
-K-means to find seen classes that were held out. 2. *Number.* Unless it is given, it is the
-smallest number of clusters that are as narrow as clusters of the seen samples, with one cluster
-per seen class. 3. *Clusters.* K-means, with the best of several starts.
+   classes. The space is whitened by the covariance within the seen classes if this clearly
+   helps K-means to find seen classes that were held out.
+2. *Number.* Unless it is given, it is the smallest number of clusters that are as narrow as
+   clusters of the seen samples, with one cluster per seen class.
+3. *Clusters.* K-means, with the best of several starts.
 
 Samples are sorted before anything is drawn at random, so that their order does not matter.
 """
