@@ -56,6 +56,8 @@ HELD_OUT = 0.3
 FEWEST_CELLS = 8
 #: Principal components of the selected genes, for the distances.
 N_COMPONENTS = 10
+#: The same for the distance of types: each split has unseen types with twice as many cells.
+N_TYPE_COMPONENTS = 5
 #: K-means runs per score.
 N_REPEATS = 10
 OURS = "SemFS, unseen types described"
@@ -263,7 +265,12 @@ def scores_of(whole: SplitData, select: Select) -> dict[str, dict[str, float]]:
             "nmi": float(nmis.mean()),
             "knn": knn_balanced_accuracy(split.X[:, genes], split.y, X_test[:, genes], y_test),
             "sample_distance": unseen_sample_distance(Z, split.y, Z_unseen),
-            "label_distance": unseen_class_distance(Z, split.y, Z_unseen, split.y_unseen),
+            "label_distance": unseen_class_distance(
+                Z[:, :N_TYPE_COMPONENTS],
+                split.y,
+                Z_unseen[:, :N_TYPE_COMPONENTS],
+                split.y_unseen,
+            ),
             "uncertainty": unseen_uncertainty(Z, split.y, Z_unseen),
         }
     return found

@@ -441,7 +441,11 @@ def peers_unseen_table(found: dict) -> str:
         label = "–" if score is None else f"{score:.3f}"
         body.append(f"{_data_and_k(row)} | {row['method']} | {scores} | {label}")
     titles = " | ".join(f"{title}:" for title in measures.values())
-    return made_by(found, *table(f"data, genes | method | {titles} | isolated labels:", body))
+    lines = table(f"data, genes | method | {titles} | isolated labels:", body)
+    absent = [title for name, title in UNSEEN_MEASURES.items() if name not in measures]
+    if absent:
+        lines += ["", f"Not measured in this run: {', '.join(absent)}."]
+    return made_by(found, *lines)
 
 
 def rules_table(found: dict) -> str:
