@@ -1,4 +1,4 @@
-"""Name the samples of a data file with a saved selector: a table, or the file with annotations.
+"""Predict the classes of the samples in a data file, with a saved selector.
 
 The command `semfs predict` calls `predict_file`.
 """
@@ -52,39 +52,40 @@ def predict_file(
     no_label: Sequence[str] = NO_LABEL_TEXTS,
     key_added: str = "semfs",
 ) -> pd.DataFrame:
-    """Write which class each sample of a file belongs to, and return it.
+    """Predict the class of each sample of a file, write the predictions, and return them.
 
     Parameters
     ----------
     selector : SemFS or SemFSCV
-        Fitted, for example by `semfs.load`. What it did to its data before the fit
-        (normalization) is done to these.
+        A fitted selector, for example from `semfs.load`. The data are preprocessed (for example
+        normalized) like those of its fit.
     data : path
-        Samples, in any format that is read.
+        Samples, in any format that `SemFS.fit` reads.
     out : path
-        A table (.csv .tsv .parquet .feather .xlsx); or .h5ad, if the data are: a copy with
-        annotations in ``obs``.
+        The file to write: a table (.csv .tsv .parquet .feather .xlsx), or, if the data are
+        .h5ad, an .h5ad copy with predictions in ``obs``.
     label : str, optional
-        Where the labels are that samples have already, as in `semfs.rows.open_blocks`. Only
-        samples without one are named. The others keep theirs, do not influence the names, and
-        get no probability.
+        Where existing labels are, as in `semfs.rows.open_blocks`. Only samples without a label
+        are predicted. The others keep their label, do not influence the predictions, and get no
+        probability.
     batch : str, optional
-        Where the batches are. Offsets of batches that were fitted are removed.
+        Where the batches are. Offsets of batches that were part of the fit are removed.
     class_table : like `attributes`, optional
-        Classes to decide among, by default all that the selector knows.
+        Classes to decide among. By default all classes that the selector knows.
     together : bool, default=False
-        Whether samples help each other (see `SemFS.predict_together`).
+        Whether to predict samples together (see `SemFS.predict_together`).
     unknown_rate : float, optional
-        Call samples that are far from all classes "unknown", and this share of the samples
-        of seen classes by mistake. By default every sample gets a class.
+        If given, samples that are far from all classes are labeled "unknown". The value is the
+        share of samples of seen classes that are labeled so by mistake. By default every sample
+        gets a class.
     missing_features : {"error", "ignore"}, default="error"
-        What to do if the data lack selected features.
+        What to do if the data lack selected features, as in `SemFS.predict`.
     layer : str, optional
         Layer of the data, or "raw".
     no_label : sequence of str
-        Text in ``label`` that means "no label", in any case.
+        Text in ``label`` that means "no label", in upper or lower case.
     key_added : str, default="semfs"
-        How the names of columns of ``obs`` begin.
+        Prefix of the names of the columns of ``obs``.
 
     Returns
     -------

@@ -47,22 +47,23 @@ def view(
     gene_symbols: str | None = None,
     normalize: str | None = None,
 ) -> GeneMatrix:
-    """Return one matrix of an AnnData object, to be passed wherever the object may be.
+    """Choose a matrix of an AnnData object, and pass the result in place of the object.
 
     Parameters
     ----------
     adata : AnnData
-        In memory or backed; nothing is copied or read yet.
+        In memory or backed. Nothing is copied or read yet.
     layer : str, optional
-        Layer to take instead of ``X``; ``"raw"`` is the same as ``use_raw=True``.
+        Layer to use instead of ``X``. ``"raw"`` means the same as ``use_raw=True``.
     use_raw : bool, default=False
-        Whether to take ``adata.raw``, with its genes.
+        Whether to use ``adata.raw``, with its genes.
     gene_symbols : str, optional
-        Column of ``var`` with the names of the genes, by default the index. A gene without
-        one keeps the name in the index; of names that occur twice the second gets ``-1``.
+        Column of ``var`` with the names of the genes. By default the index of ``var``. A gene
+        without a name keeps its name in the index. If a name occurs twice, ``-1`` is appended
+        to the second one.
     normalize : {"log1p"}, optional
-        Take log(1 + counts per 10⁴ of their cell) instead of the counts that are stored, in
-        `fit` as in `predict`. The object keeps its counts.
+        "log1p" replaces stored counts by log(1 + counts per 10⁴ counts of the cell), in `fit`
+        and in `predict`. The counts in the object do not change.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Data sets by name: bundled ones, known benchmarks, and files of the user's."""
+"""Data sets by name: bundled ones, known benchmarks, and your own files."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ def open_data(
     unseen: Sequence[str] = (),
     **reading: Any,
 ) -> ZeroShotDataset:
-    """Return a data set by name, or from a file of your own.
+    """Open a data set by name, or from your own file.
 
     Parameters
     ----------
     name : str or path
-        "sample", "lining", a benchmark of `semfs datasets`; an h5ad, table or ``.npz`` file,
-        a Zarr or 10x folder.
+        "sample", "lining", or a benchmark that `semfs datasets` lists; or an h5ad, table or
+        ``.npz`` file, or a Zarr or 10x folder.
     label : str, optional
-        Where a file has its class labels: a column, a column of ``obs``, an array.
+        Where the class labels are: a column, a column of ``obs``, or an array of the file.
     attributes : path, "names" or "cl", optional
-        Attribute table; an ``.npz`` file may hold it as array A.
+        The attribute table. An ``.npz`` file may hold it as array A.
     unseen : sequence of str, optional
-        The unseen classes, as text; several may be joined by commas, as in a CSV file.
+        The unseen classes, as text. Several classes may be separated by commas.
     **reading
         ``layer``, ``drop``, ``normalize`` and ``impute`` of `semfs.datasets.load_table`.
     """

@@ -62,40 +62,42 @@ def evaluate(
     metrics: Sequence[str] = (),
     groups: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[Row], Summary]:
-    """Select features on seen classes, cluster the unseen classes with them, and score that.
+    """Compare selectors by how well K-means finds the unseen classes on their features.
 
-    Where classes are described, unseen classes are also predicted from their descriptions
-    (`semfs.lab.zero_shot`), by the same predictor for all methods.
+    Each method selects features on the seen classes. If classes have descriptions, samples of
+    unseen classes are also classified by these descriptions (`semfs.lab.zero_shot`), with the
+    same predictor for all methods.
 
     Parameters
     ----------
     data : ZeroShotDataset or str
-        A data set, or a name or file for `semfs.lab.data.open_data`. Its ``unseen`` classes
-        are clustered; if it names none, or with ``n_splits``, random ones.
+        A data set, or a name or file for `semfs.lab.data.open_data`. Its ``unseen`` classes are
+        clustered. If it names none, or if ``n_splits`` is given, random classes are.
     methods : sequence of str or selectors
-        Names of `semfs.lab.methods.METHODS`, ``module:Selector``, or scikit-learn selectors.
-        If one of them uses unlabeled samples ("semfs-unlabeled"), half of the samples of each
-        unseen class are kept for that, and the other half is clustered, for all methods.
+        Names of `semfs.lab.methods.METHODS`, ``module:Selector``, or scikit-learn selectors. If
+        one of them uses unlabeled samples ("semfs-unlabeled"), it gets half of the samples of
+        each unseen class, and for all methods only the other half is clustered.
     n_splits : int, optional
-        Number of random class splits, also if the data set names unseen classes.
+        Number of random class splits, even if the data set names unseen classes.
     ks, n_repeats : sequence of int, int
-        Numbers of features; K-means runs per score.
+        Numbers of features to evaluate, and number of K-means runs per score.
     n_jobs, verbose
         See `semfs.lab.run`.
     details : bool, default=False
-        Whether ``summary.details`` says which classes are recognized, and what is lost when
-        features fail (`semfs.lab.details`).
+        Whether ``summary.details`` shows which classes are recognized, and how scores decrease
+        when features fail (`semfs.lab.details`).
     metrics : sequence of str
         Further measures as ``module:function``, see `semfs.lab.measures`.
     groups : mapping of str to str
-        The group of each feature. In the details, whole groups fail; scores count features.
+        The group of each feature. In the details, whole groups fail. Scores are still by number
+        of features.
 
     Returns
     -------
     rows : list of dict
         One per split, method and k (see `semfs.lab.Store.rows`), for `write_report`.
     summary : Summary
-        With failures and notes, and in ``info`` the facts that `write_report` shows.
+        Failures and notes. ``info`` holds the facts that `write_report` shows.
 
     Examples
     --------
@@ -152,14 +154,14 @@ def evaluate(
 
 
 def _measures(data: ZeroShotDataset) -> tuple[str, ...]:
-    """What is scored besides ACC and NMI."""
+    """Return the measures besides ACC and NMI."""
     # Labels alone do not say what unseen classes are like.
     predicted = ZERO_SHOT_MEASURES if is_described(data.attributes) else ()
     return (*MORE_MEASURES, *predicted)
 
 
 def _splits(data: ZeroShotDataset, n_splits: int | None, seed: int) -> Splits:
-    """The class splits of a data set, or ``n_splits`` random ones."""
+    """Return the class splits of a data set, or ``n_splits`` random ones."""
     # A number asks for random splits, also of a data set that names one.
     if n_splits is None:
         return class_splits(data, seed=seed)
@@ -167,7 +169,7 @@ def _splits(data: ZeroShotDataset, n_splits: int | None, seed: int) -> Splits:
 
 
 def _named_methods(methods: Sequence[str | BaseEstimator | Method]) -> list[Method]:
-    """The methods, each selector of the user's under a label of its own."""
+    """Return the methods. Each selector of the user gets a distinct label."""
     found: list[Method] = []
     n_selectors = 0
     for given in methods:
@@ -184,7 +186,7 @@ def _named_methods(methods: Sequence[str | BaseEstimator | Method]) -> list[Meth
 
 
 def _check_data(data: ZeroShotDataset, ks: Sequence[int]) -> None:
-    """Refuse data with fewer features than the smallest k, or with missing values."""
+    """Raise if data have fewer features than the smallest k, or missing values."""
     n_features = data.X.shape[1]
     if ks[0] > n_features:
         raise ValueError(
@@ -198,9 +200,9 @@ def _without_repetition(
     methods: list[Method],
     data: ZeroShotDataset,
 ) -> list[Method]:
-    """The methods without "semfs-described" if the table describes classes by their label.
+    """Return the methods, without "semfs-described" if the table has only labels.
 
-    Such a table says nothing about unseen classes, so the numbers would be those of "semfs".
+    Such a table says nothing about unseen classes, so the scores would be those of "semfs".
     """
     # Asked for alone, it is run all the same: no other method has its numbers.
     if len(methods) == 1 or is_described(data.attributes):
@@ -209,7 +211,7 @@ def _without_repetition(
 
 
 def _notes_on_knowledge(rows: Sequence[Row]) -> list[str]:
-    """Why selectors did not use a source of information, once per method and source."""
+    """Return why selectors did not use a source of information, once per method and source."""
     reasons: dict[tuple[str, str], str] = {}
     for row in rows:
         for source, text in row["extra"].get("not_used", {}).items():
@@ -218,7 +220,7 @@ def _notes_on_knowledge(rows: Sequence[Row]) -> list[str]:
 
 
 def _notes_on_data(data: ZeroShotDataset, ks: Sequence[int]) -> list[str]:
-    """Warnings about a feature that dominates, and about numbers of features left out."""
+    """Return warnings about a dominant feature, and about numbers of features left out."""
     notes = []
     # StandardScaler computes the variances of sparse matrices, too.
     variances = StandardScaler(with_mean=False).fit(data.X).var_

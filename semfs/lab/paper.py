@@ -1,8 +1,8 @@
-"""The paper's experiments: ``paper.toml`` says what is compared, and over what.
+"""The paper's experiments, as defined in ``paper.toml``.
 
-`reproduce` runs them into a run directory, and continues a run that was stopped. Baselines use
-class labels, at their defaults and, labeled "(oracle)", at the best point of the paper's grid
-for every k and measure.
+`reproduce` runs them, stores results in a run directory, and continues a run that was stopped.
+Baselines use class labels. They are run with their default parameters and, labeled "(oracle)",
+with the best point of the paper's grid for each k and measure.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ FAST_REPEATS = 5
 
 @dataclass(frozen=True)
 class Study:
-    """What is to be run: experiments of the paper, on which data, with which methods.
+    """Which experiments of the paper to run, on which data, and with which methods.
 
     Parameters
     ----------
     experiments : sequence of str or Experiment
-        Names of `EXPERIMENTS`, "all", or experiments that differ from these in some field.
+        Names of `EXPERIMENTS`, "all", or changed copies of these experiments.
     data : path, optional
         Folder of data sets: ``.npz`` files with the arrays X (samples × features), y (number
         of the class of each sample, from 0) and A (classes × attributes), or folders in the
         format of the xlsa17 benchmark. By default the bundled sample.
     datasets, methods : sequence of str, optional
-        Only these data sets (beginnings of names will do); these methods instead of all.
+        Restrict the run to data sets whose names start with one of these, and to these methods.
     splits : int, optional
-        Number of class splits per data set. One that names its unseen classes has that split
-        and ``splits`` - 1 random ones; others have random splits, or pairs of classes
-        (CIFAR10). By default the split that is named, all 45 pairs, or 5 random splits.
+        Number of class splits per data set. If a data set names its unseen classes, this split
+        is the first, and the others are random. CIFAR10 has pairs of seen classes. By default
+        the split that is named, all 45 pairs, or 5 random splits are used.
     fast : bool, default=False
-        Fewer k, K-means runs, grid points and splits.
+        Whether to use fewer k, K-means runs, grid points and splits.
     defaults_only : bool, default=False
-        Whether the points of the paper's grids are left out.
+        Whether to leave out the points of the paper's grids.
     seed : int, default=0
     ks : tuple of int, optional
-        Numbers of selected features; by default those of the paper.
+        Numbers of selected features. By default those of the paper.
     """
 
     experiments: Sequence[str | Experiment]
@@ -70,7 +70,7 @@ class Study:
     ks: tuple[int, ...] = ()
 
     def protocol(self) -> Protocol:
-        """Return what all jobs have in common."""
+        """Return the settings that all jobs have in common."""
         unlabeled = any(find_method(name).uses_unlabeled for name in self.methods)
         if self.fast:
             return Protocol(FAST_KS, FAST_REPEATS, self.seed, True, unlabeled)
@@ -102,20 +102,20 @@ def reproduce(
     verbose: bool = False,
     is_known: Callable[[Job], bool] | None = None,
 ) -> Summary:
-    """Run experiments of the paper into a run directory; continue what is there.
+    """Run experiments of the paper, or continue an earlier run in the same directory.
 
     Parameters
     ----------
     study : Study
     run_folder : path
-        Results are in its ``results.sqlite``.
+        Directory of the run. Results are stored in its ``results.sqlite``.
     n_jobs, verbose
         See `semfs.lab.run`.
     command : str, optional
-        The command that was given, for the report.
+        The command to show in the report.
     is_known : callable, optional
-        Gets a job; a job for which it is true is left out, as its results are known from
-        elsewhere.
+        A function of a job. Jobs for which it returns true are skipped, because their results
+        are already known.
     """
     if Path(run_folder).is_file():
         raise ValueError(f"{run_folder} is a file; a folder for the results was expected.")

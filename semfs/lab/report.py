@@ -1,7 +1,8 @@
-"""One self-contained HTML page, or a CSV file, of the results of a run.
+"""Writes the results of a run as one self-contained HTML page, or as a CSV file.
 
 A row is a flat dict, see `Store.rows`. `semfs.lab.comparison` compares methods,
-`semfs.lab.sections` arranges what is said, ``report.html`` says it, ``report.js`` draws.
+`semfs.lab.sections` makes the sections of the page, ``report.html`` is its template, and
+``report.js`` draws the figures.
 """
 
 from __future__ import annotations
@@ -85,16 +86,18 @@ def write_report(
     info: Mapping[str, Any] | None = None,
     sections: Iterable[Section] = (),
 ) -> Path:
-    """Write one self-contained page to ``path``, whole or not at all, and return the path.
+    """Write one self-contained page to ``path`` atomically, and return the path.
 
     Parameters
     ----------
     rows, failures : sequence of dict
-        From `evaluate` or `Store.rows`, one per finished job and k; from `Store.failures`.
+        Rows of results from `evaluate` or `Store.rows`, one per finished job and k; and
+        failures from `Store.failures`.
     info : mapping, optional
-        From `Store.info`: command, versions, datasets, protocol, notes, …; all may be missing.
+        Facts from `Store.info`: command, versions, datasets, protocol, notes, … Each may be
+        missing.
     sections : iterable of Section
-        More sections.
+        Further sections of the page.
 
     Examples
     --------
@@ -108,14 +111,14 @@ def write_report(
 
 
 def write_csv(rows: Iterable[Row], path: PathLike) -> Path:
-    """Write rows as CSV, in the order given, whole or not at all, and return the path."""
+    """Write rows as CSV in the given order, atomically, and return the path."""
     if Path(path).suffix.lower() != ".csv":
         raise ValueError(f"{path}: rows are written as CSV. Give a name that ends in .csv.")
     return write_text(_as_csv(rows), path)
 
 
 def write_text(text: str, path: PathLike) -> Path:
-    """Write text to ``path``, whole or not at all, and return the path."""
+    """Write text to ``path`` atomically, and return the path."""
     # Lone surrogates in names cannot be encoded; "replace" writes a question mark.
     with atomic_write(path) as temporary:
         temporary.write_bytes(text.encode("utf-8", "replace"))
@@ -128,7 +131,7 @@ def render(
     info: Mapping[str, Any],
     sections: Iterable[Section] = (),
 ) -> str:
-    """Return the HTML of `write_report`'s page, which opens with the network blocked.
+    """Return the HTML of the page of `write_report`, which needs no network.
 
     All text is untrusted: the template and the script escape it, and a content security
     policy lets only our own two scripts run.

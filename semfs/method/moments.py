@@ -1,7 +1,7 @@
-"""Class counts, class means and the scatter matrix: all a solver needs to know of X and y.
+"""`Moments`: class counts, class means and the scatter matrix, which are all a solver needs.
 
-They add up over blocks of samples, so in-memory, streamed and distributed fits give the same
-answer (the objective depends on the data through them alone).
+The objective depends on the data only through these moments, and moments of blocks of samples
+can be added. So fits in memory, from a file and on a cluster give the same result.
 """
 
 from __future__ import annotations
@@ -46,27 +46,28 @@ ESTIMATE_ROWS = 256
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Class counts, class means and total scatter of labeled samples; additive.
+    """Class counts, class means and total scatter of labeled samples.
 
-    Build it with `from_data` or `from_blocks`; add two with ``+``.
+    Make it with `from_data` or `from_blocks`. Moments of two sets of samples are added with
+    ``+``.
 
     Attributes
     ----------
     classes : ndarray of shape (C,)
         Class labels.
     counts : ndarray of shape (C,)
-        Total weight of each class (the number of samples without sample weights).
+        Total weight of each class. Without sample weights, this is its number of samples.
     means : ndarray of shape (C, d)
         Class means.
     scatter_diag : ndarray of shape (d,)
         Diagonal of the scatter matrix about the overall mean.
     rows : RowSource or None
-        The samples, while it is cheaper to keep them than their scatter matrix; in memory, on
-        another device, or in a file or cluster that can be read again.
+        The samples, as long as it is cheaper to keep them than their scatter matrix. They are
+        in memory, on another device, or in a file or cluster that can be read again.
     scatter_matrix : ndarray of shape (d, d) or None
-        The scatter matrix about the overall mean, if the samples are not kept.
+        The scatter matrix about the overall mean. None if the samples are kept instead.
     eps : float
-        Rounding unit of the data (that of float32 or float64).
+        Rounding unit of the data, which is that of float32 or float64.
 
     Examples
     --------
@@ -101,11 +102,12 @@ class Moments:
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-            Kept by reference: do not change it while the moments are in use.
+            Samples. Only a reference is kept, so do not change X while the moments are in use.
         y : array-like of shape (n,)
-            Class labels of any one hashable type.
+            Class labels, all of one hashable type.
         sample_weight : array-like of shape (n,), optional
-            Sample weights. To weigh a class, give all its samples the same weight.
+            Sample weights. To change the weight of a class, give all its samples the same
+            weight.
         """
         X = as_matrix(X)
         n = X.shape[0]
@@ -157,9 +159,9 @@ class Moments:
         cls,
         blocks: Iterable[tuple[Any, LabelsLike]],
     ) -> Moments:
-        """Return the moments of all (X, y) blocks; memory does not grow with their number.
+        """Return the moments of all (X, y) blocks. Memory does not grow with their number.
 
-        The classes need not be known beforehand: the labels found are united.
+        The classes need not be known in advance. All labels that occur are classes.
         """
         kept: list[Moments] = []  # blocks whose samples are still small enough to be kept
         sums: Accumulator | None = None
@@ -181,9 +183,9 @@ class Moments:
 
     @classmethod
     def from_sums(cls, sums: Accumulator, rows: Any = None) -> Moments:
-        """Return the moments an accumulator has collected; it must not be used any more.
+        """Return the moments that an accumulator has collected. Do not use it afterward.
 
-        Without a scatter matrix they need ``rows``, a source that can be read again.
+        Without a scatter matrix, they need ``rows``, a source that can be read again.
         """
         classes, counts, means, diag, scatter = sums.result()
         return cls(classes, counts, means, diag, rows, scatter, sums.eps)
@@ -191,7 +193,7 @@ class Moments:
     # ---- combining ------------------------------------------------------------------
 
     def __add__(self, other: Moments) -> Moments:
-        """Return the moments of the samples of both."""
+        """Return the moments of the samples of both objects together."""
         if not isinstance(other, Moments):
             return NotImplemented
         if self.n_features != other.n_features:
@@ -205,7 +207,7 @@ class Moments:
         return self.from_sums(sums)
 
     def keep(self, classes: Iterable[Hashable]) -> Moments:
-        """Return the moments of the samples of these classes only."""
+        """Return the moments of only the samples of these classes."""
         wanted = list(classes)
         known = self.classes.tolist()
         unknown = [label for label in wanted if label not in known]
@@ -242,13 +244,13 @@ class Moments:
         )
 
     def copy(self) -> Moments:
-        """Return the same with a copy of the samples, which the caller may change."""
+        """Return the same moments with a copy of the samples, which the caller may change."""
         if self.rows is None:
             return self
         return replace(self, rows=self.rows.copy())
 
     def compact(self, *, precise: bool = False) -> Moments:
-        """Return the same moments with the scatter matrix in place of the samples."""
+        """Return the same moments with the scatter matrix instead of the samples."""
         if self.rows is None:
             return self
         return replace(
@@ -276,7 +278,7 @@ class Moments:
 
     @property
     def gram(self) -> Float64:
-        """X'X (d, d), weighted, about the origin."""
+        """Weighted X'X (d, d), not centered."""
         # Σ x x' = Σ (x − m)(x − m)' + n m m'.
         return self.scatter(precise=True) + self.total * np.outer(self.mean, self.mean)
 
@@ -304,7 +306,7 @@ class Moments:
         )
 
     def scatter(self, *, precise: bool = False) -> Float64:
-        """Return the scatter matrix (d, d) about the mean; ``precise``: products in float64."""
+        """Return the scatter matrix (d, d) about the mean. With ``precise``, use float64."""
         if self.scatter_matrix is not None:
             return self.scatter_matrix
         near = not self._farther_than(NEAR)[~self.constant()].any()
@@ -314,9 +316,10 @@ class Moments:
     def within_estimate(self, features: Indices) -> Floats | None:
         """Return an estimate of the within-class scatter (m, m) of some features.
 
-        It comes from a random subset of the samples; None if there is none. Correlations of so
-        few samples are too large by chance: on average their squares exceed the true ones by
-        about 1/n_subset − 1/n. They are shrunk by the share of this in their mean square.
+        It is computed on a random subset of the samples; None if there is none. Correlations on
+        so few samples are too large by chance: their squares exceed the true ones by about
+        1/n_subset − 1/n, on average. They are shrunk by the share of this excess in their mean
+        square.
         """
         subset = None if self.rows is None else self.rows.sample_columns(features)
         if subset is None:
@@ -340,19 +343,19 @@ class Moments:
         return S
 
     def _farther_than(self, times: float) -> Mask:
-        """Mask (d,) of the features whose mean exceeds ``times`` standard deviations.
+        """Return a mask (d,) of features whose mean exceeds ``times`` standard deviations.
 
-        Products with their raw values lose digits.
+        Products with raw values of such features lose digits.
         """
         spread = np.sqrt(self.scatter_diag / self.total)
         return np.abs(self.mean) > times * spread
 
 
 def _summed(rows: MemoryRows | DeviceRows) -> MemoryRows | DeviceRows:
-    """The samples as they are summed: without those of weight 0, small data in float64.
+    """Return the samples without those of weight 0, in float64 if the data are small.
 
-    Samples of weight 0 must not decide what the others are shifted by: a feature that is
-    constant but for them would keep rounding errors of its mean as a spread.
+    Samples of weight 0 must not influence the shift of the others. Otherwise a feature that is
+    constant except for them would seem to vary, because of rounding errors of its mean.
     """
     if not rows.in_memory:
         return rows
@@ -374,7 +377,7 @@ def _summed(rows: MemoryRows | DeviceRows) -> MemoryRows | DeviceRows:
 
 
 def _can_be_kept(parts: list[Moments]) -> bool:
-    """Whether the samples of all parts are in memory, and small enough to stay there."""
+    """Return whether the samples of all parts are in memory, and small enough to stay there."""
     if any(part.rows is None or not part.rows.in_memory for part in parts):
         return False
     rows: list[MemoryRows] = [part.rows for part in parts]
@@ -387,7 +390,7 @@ def _can_be_kept(parts: list[Moments]) -> bool:
 
 
 def _stack(parts: list[Moments]) -> Moments:
-    """The moments of the samples of all parts, which are in memory and stay there."""
+    """Return the moments of the samples of all parts, which are in memory and stay there."""
     rows: list[MemoryRows] = [part.rows for part in parts]
     # Classes of all parts, and the place of each part's classes among them.
     labels = label_array([label for part in parts for label in part.classes.tolist()])
@@ -404,12 +407,12 @@ def _stack(parts: list[Moments]) -> Moments:
 
 
 def _weights_of(rows: MemoryRows) -> Float64:
-    """Sample weights (n,), 1 where none were given."""
+    """Return the sample weights (n,), which are 1 by default."""
     return np.ones(len(rows.codes)) if rows.weights is None else rows.weights
 
 
 def _accumulated(moments: Moments) -> Accumulator:
-    """An accumulator that has collected what the moments hold."""
+    """Return an accumulator that holds the same sums as the moments."""
     sums = Accumulator(moments.n_features, matrix=False)
     sums.pool(
         moments.classes, moments.counts, moments.means, moments.mean, moments.scatter_diag

@@ -1,8 +1,8 @@
-"""One page about a panel of features, and a list to order.
+"""A page about a panel of features, and a list to order.
 
-It is for those who order the panel or must approve it. `panel_report` collects what is known
-about the panel; the object it returns has tables as pandas frames, and writes the page
-(`PanelReport.write`) and the list for the vendor.
+The page is for people who order the panel or approve it. `panel_report` collects the facts. Its
+result has tables as pandas frames, and writes the page and the list for the vendor
+(`PanelReport.write`).
 """
 
 from semfs.panel.collect import panel_report

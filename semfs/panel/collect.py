@@ -1,4 +1,4 @@
-"""What is known about a panel, collected from a fitted selector and the samples of its fit."""
+"""Collects the facts about a panel from a fitted selector and the samples of its fit."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ def panel_report(
     settings: Mapping[str, object] | None = None,
     command: str = "",
 ) -> PanelReport:
-    """Collect what is known about the features that a fitted selector selected.
+    """Make a report on the features that a fitted selector selected.
 
     Parameters
     ----------
     selector : SemFS or SemFSCV
         Fitted.
     X : array-like, sparse matrix, AnnData, path or `open_blocks` of shape (n, d), optional
-        The samples of `fit`. They may be left out if the selector still has them, as after
-        a fit to small data.
+        The samples of `fit`. Omit them if the selector still has them, as after a fit to small
+        data.
     y : array-like of shape (n,) or str, optional
         Their labels, as in `fit`.
     explanation : Explanation, optional
-        From ``selector.explain(…)``, if it was computed already.
+        The result of ``selector.explain(…)``, if it was computed already.
     n_bootstraps, random_state : int
-        Of `SemFS.explain`.
+        As in `SemFS.explain`.
     words : Words, optional
-        What features, samples and classes are called; by default genes, cells and cell types
-        if X is an AnnData object, else features, samples and classes.
+        What features, samples and classes are called on the page. For an AnnData object, the
+        default is genes, cells and cell types.
     settings, command : mapping and str, optional
-        What the page says of how to repeat the selection; by default the parameters of the
+        What the page shows about repeating the selection. By default the parameters of the
         selector.
 
     Returns
     -------
     PanelReport
-        Its ``write`` writes the page and the list for the vendor.
+        The report. Its method ``write`` writes the page and the list for the vendor.
 
     Examples
     --------
@@ -120,13 +120,13 @@ def panel_report(
 
 
 def _of_cells(X: DataLike) -> bool:
-    """Whether an opened file holds single cells."""
+    """Return whether an opened file holds single cells."""
     source: Any = X
     return classify(X) is Kind.SOURCE and source.reader.of_cells
 
 
 def _class_average(selector: LinearSelector, n_selected: int) -> Float64:
-    """The mean (k,) over the seen classes of each selected feature, best first."""
+    """Return the mean (k,) over the seen classes of each selected feature, best first."""
     selected = np.asarray(selector.order_)[:n_selected]
     # Class means are stored by ascending feature: these are their places, best first.
     entered = np.searchsorted(np.sort(selected), selected)
@@ -135,7 +135,7 @@ def _class_average(selector: LinearSelector, n_selected: int) -> Float64:
 
 
 def _prices_of(selector: LinearSelector, n_selected: int) -> dict[str, list[Any]]:
-    """The groups and costs of the selected features, best first."""
+    """Return the groups and costs of the selected features, best first."""
     # those of a SemFSCV are parameters of the SemFS that it chose
     params: Any = getattr(selector, "best_estimator_", selector)
     names = getattr(selector, "feature_names_in_", None)
@@ -147,7 +147,7 @@ def _prices_of(selector: LinearSelector, n_selected: int) -> dict[str, list[Any]
 
 
 def _settings_of(selector: LinearSelector) -> dict[str, object]:
-    """The parameters of a selector; a table of descriptions by its size."""
+    """Return the parameters of a selector, with a table of descriptions as its size."""
     settings: dict[str, object] = {}
     for name, value in selector.get_params(deep=False).items():
         if value is None:

@@ -1,10 +1,10 @@
-"""How often samples lie nearer to another class than to their own, with the panel only.
+"""How often samples lie nearer to another class than to their own, using only the panel.
 
-Distances between class means promise too much: the means, and the features, were found with the
-same few samples. So each sample is compared with the classes as they are without it. This was
-tried on halves of human lung and CUB: of pairs of classes that were confused in 2 %, 8 % and
-21 % of the samples of one half, 3 %, 6 % and 16 % of the other half were confused. Normal
-distributions said 1 % or less.
+Distances between class means are too optimistic, because means and features were found on the
+same few samples. So each sample is left out of its class before it is compared with the
+classes. This was tested on halves of human lung and CUB: of pairs of classes that were confused
+in 2 %, 8 % and 21 % of the samples of one half, 3 %, 6 % and 16 % of the other half were
+confused. Normal distributions said 1 % or less.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ def confused_shares(
     y: LabelsLike | str | None,
     counts: Counts,
 ) -> Float64:
-    """Return the share (C, C) of the samples of two classes that are nearer to the other one.
+    """Return the share (C, C) of samples of two classes that are nearer to the other class.
 
-    Both classes of a pair count the same. The distance is that within classes (Mahalanobis).
-    A sample takes no part in the mean of its class, nor in the covariance. NaN for pairs with
-    a class of fewer than five samples, of which nothing can be said.
+    Both classes of a pair have the same weight. Distances are Mahalanobis distances with the
+    covariance within classes. A sample is left out of the mean of its class and of the
+    covariance. Pairs with a class of fewer than five samples are NaN.
 
     Parameters
     ----------
     selector : SemFS or SemFSCV
     X, y : the samples of the fit and their labels
     counts : Counts
-        Of the same samples, features in the order of selection.
+        Counts of the same samples, with features in the order of selection.
     """
     n_selected = counts.sums.shape[1]
     selected = np.asarray(selector.order_)[:n_selected]
@@ -79,9 +79,9 @@ def confused_shares(
 def _left_out_distances(
     points: Float64, centers: Float64, code: int, sizes: Float64
 ) -> Float64:
-    """Squared distances (r, C) of whitened samples of one class, each of which is left out.
+    """Return squared distances (r, C) of whitened samples of one class, leaving each out.
 
-    A sample takes part neither in the mean of its class nor in the covariance within classes.
+    A sample is left out of the mean of its class and of the covariance within classes.
     """
     # With u = x − m, n samples of the class and N of all, the covariance is I in whitened
     # coordinates, and without x it is I − c·uu'. Half of it, the diagonal, hardly changes.

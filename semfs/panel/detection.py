@@ -1,4 +1,4 @@
-"""In how many samples of each class the selected features are above a threshold."""
+"""Counts in how many samples of each class the selected features exceed a threshold."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from semfs.selectors.linear import LinearSelector
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """Samples of each class by their values of the selected features."""
+    """Numbers of samples of each class by their values of the selected features."""
 
     above: Float64  # (C, k), samples above the threshold
     observed: Float64  # (C, k), samples with a value
@@ -21,12 +21,12 @@ class Counts:
     class_sizes: Indices  # (C,), samples of each class
 
     def shares(self) -> Float64:
-        """Return the share (C, k) above the threshold of the samples with a value."""
+        """Return the share (C, k) above the threshold, among samples with a value."""
         # A class of the fit may have no sample in X; its share is then 0, not 0/0.
         return self.above / np.maximum(self.observed, 1.0)
 
     def means(self) -> Float64:
-        """Return the means (C, k) of the samples with a value."""
+        """Return the means (C, k) over samples with a value."""
         return self.sums / np.maximum(self.observed, 1.0)
 
 
@@ -38,7 +38,7 @@ def count_above(
 ) -> Counts | None:
     """Count the samples of each class above thresholds (k,), in the order of selection.
 
-    Missing values are neither above nor below. Returns None without samples.
+    Missing values are not counted. Return None if there are no samples.
     """
     n_selected = len(thresholds)
     selected = np.asarray(selector.order_)[:n_selected]

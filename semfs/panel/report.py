@@ -1,4 +1,4 @@
-"""What is known about a panel: the page, and the list for the vendor, are made of it."""
+"""`PanelReport`: the facts about a panel, the page, and the list for the vendor."""
 
 from __future__ import annotations
 
@@ -24,40 +24,41 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class PanelReport:
-    """What is known about a panel.
+    """The facts about a panel of selected features.
 
     Attributes
     ----------
     explanation : Explanation
-        Reasons, class means, coverage, correlations and pairs of classes, as frames.
+        Reasons, class means, coverage, correlations and pairs of classes.
     n_features : int
-        Features of the data, d.
+        Number of features of the data, d.
     n_samples : int or None
-        Samples of the seen classes.
+        Number of samples of the seen classes.
     class_sizes : Series of shape (C,), or None
-        Samples of each seen class.
+        Number of samples of each seen class.
     shares : DataFrame of shape (k, C), or None
-        Share of the samples of each seen class that are above ``threshold``.
+        Share of the samples of each seen class above ``threshold``.
     confused : DataFrame of shape (C, C), or None
-        Share of the samples of two seen classes that are nearer to the other one's mean than
-        to that of their own class, in which they take no part; NaN of too few samples.
+        Share of the samples of two seen classes that are nearer to the mean of the other class
+        than to that of their own. A sample is left out of the mean of its own class. NaN if
+        there are too few samples.
     threshold : str
-        Zero for cells, else the mean over the classes, in words.
+        The threshold in words: zero for cells, otherwise the mean over the classes.
     rules : list of str
-        What each rule of the selection cost, in words.
+        Sentences on what each rule of the selection cost.
     knowledge : mapping
-        Each source of information, whether it was used, and if not, why.
+        For each source of information, whether it was used, and if not, why.
     settings : mapping
         Parameters of the selection.
     command : str
-        What repeats it.
+        The command that repeats the selection.
     words : Words
-        What features, samples and classes are called.
+        What features, samples and classes are called on the page.
     prices : mapping
-        ``group`` and ``cost`` of each selected feature, as far as the selector has them.
+        ``group`` and ``cost`` of each selected feature, if the selector has them.
     worth : mapping
-        By the name of a selected group, the share by which the fit would be worse if the group
-        were excluded; empty if that is not known, as of a selector that was loaded.
+        Maps the name of each selected group to the share by which the fit would be worse if the
+        group were excluded. Empty if this is unknown, as for a selector that was loaded.
     """
 
     explanation: Explanation
@@ -77,16 +78,16 @@ class PanelReport:
 
     @property
     def features(self) -> list[str]:
-        """Names of the selected features, best first."""
+        """The names of the selected features, best first."""
         return [str(name) for name in self.explanation.features.index]
 
     def table(self) -> pd.DataFrame:
         """Return the list for the vendor.
 
-        Columns are the feature (called as the words say), ``reason``, ``frequency`` over
-        bootstraps and ``substitutes``, and ``cost`` if there are costs; the index is the
-        ``rank``. With groups, there is a row for each of them: the column ``group`` is its
-        name, the reason is that of its best feature, and a last column lists its features.
+        The columns are the feature (named by ``words``, for example "gene"), ``reason``,
+        ``frequency`` over bootstraps, ``substitutes`` and, if there are costs, ``cost``. The
+        index is the ``rank``. With groups, there is one row per group: ``group`` is its name,
+        ``reason`` is that of its best feature, and the last column lists its features.
         """
         pandas = import_optional("pandas", "data", what="A panel")
         groups = self.groups()
@@ -118,12 +119,13 @@ class PanelReport:
         return pandas.DataFrame(columns, index=ranks)
 
     def groups(self) -> pd.DataFrame | None:
-        """Return the selected groups in the order of their entry; None without groups.
+        """Return the selected groups in the order of selection, or None without groups.
 
-        The index is the name of the group. Columns are its ``features`` (a list), ``gain`` and
-        ``share`` of the fit, summed over them, the ``reason`` and ``frequency`` of the feature
-        of the largest gain, ``cost`` if there are costs, and ``worth``: how much worse the fit
-        would be if the group were excluded, NaN if that is not known.
+        The index is the name of the group. ``features`` lists its features. ``gain`` and
+        ``share`` are sums over these features. ``reason`` and ``frequency`` are those of the
+        feature with the largest gain. ``cost`` is there if there are costs. ``worth`` is the
+        share by which the fit would be worse if the group were excluded, or NaN if this is
+        unknown.
         """
         if "group" not in self.prices:
             return None
@@ -152,12 +154,13 @@ class PanelReport:
         return groups
 
     def pairs(self) -> pd.DataFrame:
-        """Return all pairs of classes: those that are confused most come first.
+        """Return all pairs of classes, with the most confused pairs first.
 
-        Columns are ``first``, ``second``, ``confused`` (the share of their samples), the
-        ``basis`` of that, and their ``distance``. The basis is "counted"; or "predicted" if a
-        class has no samples, or there are none at hand: then it is what normal distributions
-        would give, too little as a rule; or "too few" samples, and the share is NaN.
+        The columns are ``first``, ``second``, ``confused`` (the share of their samples), the
+        ``basis`` of this share, and ``distance``. The basis is "counted" if samples were
+        counted. It is "predicted" if there are no samples of a class; then the share is that of
+        normal distributions, which is usually too low. It is "too few" if there are too few
+        samples; then the share is NaN.
         """
         found = self.explanation.pairs
         confused = found["error"].to_numpy(copy=True)
@@ -176,7 +179,7 @@ class PanelReport:
         return found.iloc[order].reset_index(drop=True)
 
     def substitutes(self) -> dict[str, list[str]]:
-        """Return for each feature the near copies of it that are not selected, best first."""
+        """Return, for each feature, its near copies that are not selected, best first."""
         copies = self.explanation.duplicates
         others = copies[~copies["chosen"].astype(bool)]
         # Every feature gets a list, also an empty one: the table has one row for each.
@@ -188,7 +191,7 @@ class PanelReport:
     def write(self, path: PathLike) -> list[Path]:
         """Write the page (.html) and, beside it, the list for the vendor (.csv).
 
-        The page needs no network. Returns both paths.
+        The page needs no network. Return both paths.
         """
         page = Path(path)
         if page.suffix.lower() not in (".html", ".htm"):
@@ -213,7 +216,7 @@ class PanelReport:
         )
 
     def _shown_settings(self) -> dict[str, str]:
-        """Settings as text; without lists of indices, and the command, which has its place."""
+        """Return the settings as text, without lists of indices and without the command."""
         shown = {}
         for name, value in self.settings.items():
             if name == "command" or name.endswith("_indices") or value is False:
@@ -233,7 +236,7 @@ class PanelReport:
         return as_csv(["rank", *table.columns], rows)
 
     def _reasons(self) -> list[str]:
-        """Why each feature was selected."""
+        """Return why each feature was selected."""
         reasons = []
         for row in self.explanation.features.itertuples():
             reason = f"varies with {row.carries}"

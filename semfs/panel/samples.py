@@ -1,4 +1,4 @@
-"""The samples behind a panel, block by block: selected columns, and the class of each row."""
+"""Reads the samples of a panel block by block: selected columns, and the class of each row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def labeled_blocks(
 ) -> Iterator[tuple[Float64, Indices]] | None:
     """Return blocks of samples (r, k), selected features ascending, and their classes (r,).
 
-    A class is negative where a sample has none of the fitted ones. None without samples.
+    The class is negative if a sample has none of the fitted classes. Without samples, return
+    None.
     """
     if X is None:
         # The last fit remembers its samples if they fit into memory.
@@ -48,7 +49,7 @@ def labeled_blocks(
 
 
 def _codes_of(selector: LinearSelector, labels: Labels) -> Indices:
-    """The fitted class (n,) of each sample, negative where it has none."""
+    """Return the fitted class (n,) of each sample, negative if it has none."""
     # Labels of a file are text; those of the fit may have been numbers.
     position = {str(label): i for i, label in enumerate(selector.classes_.tolist())}
     # Code -1 indexes the last entry, which stands for samples without a class.
@@ -61,7 +62,7 @@ def _codes_of(selector: LinearSelector, labels: Labels) -> Indices:
 def _with_codes(
     selector: LinearSelector, X: DataLike, codes: Indices
 ) -> Iterator[tuple[Float64, Indices]]:
-    """The selected columns (r, k) of samples, block by block, each with its classes (r,)."""
+    """Yield the selected columns (r, k) of samples with their classes (r,), block by block."""
     start = 0
     for Z in selected_columns(selector, X, "panel_report", allow_gaps=True):
         yield Z, codes[start : start + len(Z)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Words:
-    """What features, samples and classes are called."""
+    """Names for features, samples and classes."""
 
     feature: str = "feature"
     features: str = "features"
@@ -20,7 +20,7 @@ class Words:
     def put_into(self, sentence: str) -> str:
         """Return a sentence about features, samples and classes in these words.
 
-        Only phrases that the selector writes are changed: names may contain such words, too.
+        Only phrases that the selector writes are changed, because names may contain such words.
 
         >>> CELLS.put_into("exclude: 3 features ruled out. Without it, class II gene")
         'exclude: 3 genes ruled out. Without it, class II gene'

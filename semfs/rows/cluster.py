@@ -252,10 +252,10 @@ class ChunkRows(ClusterRows):
 def on_cluster(
     source: BlockSource, client: Client, *, min_rows: int | None = None
 ) -> BlockSource | RangeRows:
-    """Return a source as samples on a cluster, whose workers read ranges of the same file.
+    """Let the workers of a Dask cluster read a source, each one ranges of the same file.
 
     A range has at least ``min_rows`` rows, by default eight per feature. A source that fits
-    into memory is returned as it is, because reading it here takes less time.
+    into memory is returned unchanged, because it takes less time to read it here.
     """
     if source.fits_in_memory:
         return source

@@ -1,4 +1,4 @@
-"""What `fit` and `select` can read: `open_blocks` finds the reader and the labels."""
+"""`open_blocks` opens everything that `fit` and `semfs select` can read."""
 
 from __future__ import annotations
 
@@ -57,51 +57,52 @@ def open_blocks(
     no_label: Sequence[str] = NO_LABEL_TEXTS,
     missing_values: str = "error",
 ) -> BlockSource:
-    """Return labeled rows that are read block by block, for ``SemFS.fit(source)``.
+    """Open labeled samples that are read block by block, for ``SemFS.fit(source)``.
 
     Parameters
     ----------
     data : path, frame, array, AnnData, or (X, y) blocks
         A ``.npy``, ``.npz``, ``.csv``, ``.tsv`` (also ``.gz``), ``.xlsx``, ``.parquet``,
         ``.feather``, ``.h5`` (also of 10x Genomics), ``.zarr``, ``.h5ad`` or ``.mtx`` (also
-        ``.gz``) file, a folder of Parquet files, or one of 10x Genomics (``matrix.mtx``,
-        ``features.tsv``, ``barcodes.tsv``); a pandas or polars frame; an array, also in
-        chunked storage or sparse; or an iterable of (X, y) blocks, dense or sparse.
-        A generator is read once; a list, or a function that returns a fresh iterator, can be
-        read again. Of a table, columns of numbers are features; others are left out and named.
+        ``.gz``) file; a folder of Parquet files, or of 10x Genomics (``matrix.mtx``,
+        ``features.tsv``, ``barcodes.tsv``); a pandas or polars frame; an array, which may be
+        sparse or in chunked storage; or an iterable of (X, y) blocks, dense or sparse. A
+        generator can be read only once. A list, or a function that returns a new iterator, can
+        be read again. In a table, numeric columns are features. Other columns are left out and
+        named in a warning.
     y : array-like of shape (n,) or str, optional
-        Labels, or where they are: a column (tables, ``obs`` of AnnData), an array of the same
-        file (HDF5, Zarr, NPZ: by default ``y``), or a label file. A label file is NPY or text
-        with one label per row; or CSV or TSV with the names of the rows (barcodes,
-        ``obs_names``) and their labels, in any order. Not for (X, y) blocks. Rows whose label
-        is missing are unlabeled.
+        Labels, or where they are: a column (of a table, or of AnnData's ``obs``), an array of
+        the same file (HDF5, Zarr, NPZ; by default ``y``), or a label file. A label file is NPY
+        or text with one label per row, or CSV or TSV with the names of the rows (barcodes,
+        ``obs_names``) and their labels in any order. Omit it for (X, y) blocks. Samples whose
+        label is missing are unlabeled.
     sample_weight : array-like of shape (n,), optional
-        Row weights.
+        Sample weights.
     batch : array-like of shape (n,) or str, optional
-        Batches (donors, plates, sites) whose offsets `SemFS.fit` removes, or where they are:
-        a column or array of the data, or a file of them, as for `y`.
+        Batches (donors, plates, sites), whose offsets `SemFS.fit` removes. As for `y`, this may
+        also be the name of a column or array of the data, or a file.
     key : str, optional
-        The matrix in an HDF5, Zarr or NPZ file, by default "X" or the only one; the layer of
-        AnnData, or "raw".
+        Name of the matrix in an HDF5, Zarr or NPZ file; by default "X", or the only matrix. For
+        AnnData, a layer or "raw".
     drop : iterable of str, default=()
         Columns of a table that are not features.
     memory : int or str, default="512MiB"
-        Bytes for blocks and the d × d scatter matrix. If that matrix does not
-        fit, the direct solver reads the data a few times instead of once.
+        Memory in bytes for blocks and the d × d scatter matrix. If the matrix does not fit, the
+        direct solver reads the data a few times instead of once.
     block_rows : int, optional
-        Rows per block, by default what fits.
+        Number of rows per block. By default as many as fit into `memory`.
     passes : {"auto", "one", "few"}, default="auto"
-        "one" reads the data once and forms the d × d matrix, "few" reads them a few times and
-        does not, and "auto" chooses what takes less time. The result is the same.
+        "one" reads the data once and forms the d × d matrix. "few" reads them a few times and
+        does not form it. "auto" takes whichever is faster. All give the same result.
     normalize : {"log1p"}, optional
-        Use log(1 + counts per 10⁴ counts of the row) instead of the counts that are stored.
+        "log1p" replaces stored counts by log(1 + counts per 10⁴ counts of the row).
     no_label : sequence of str
-        Text in label columns and label files that means "no label", in any case; by default
-        "nan", "NA", "n/a", "none", "unknown", "unassigned" and blank text. A warning names
-        what was found. Labels that are passed in memory are not affected.
+        Text that means "no label" in label columns and label files, in upper or lower case. By
+        default "nan", "NA", "n/a", "none", "unknown", "unassigned" and blank text. A warning
+        names what was found. Labels that are passed in memory are not affected.
     missing_values : {"error", "keep"}, default="error"
-        Whether empty cells of a table are refused, or kept as NaN for
-        ``SemFS(missing_values="class-mean")``.
+        What to do about empty cells of a table: "error" raises an error, and "keep" reads them
+        as NaN for ``SemFS(missing_values="class-mean")``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Select features in a data file: a ranked feature table and the reduced data are written.
+"""Select features in a data file, and write a ranked feature table and the reduced data.
 
 `select_features` reads the file in bounded memory. The command `semfs select` calls it.
 """

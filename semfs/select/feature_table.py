@@ -1,4 +1,4 @@
-"""The table of all features, best first, and why each was selected or not."""
+"""The table of all features, best first, with reasons why they were selected or not."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def feature_reasons(
     source: BlockSource,
     explanation: Explanation,
 ) -> dict[int, str]:
-    """Return why features were selected, or could not be, by their index."""
+    """Return why features were selected, or could not be selected, by index."""
     reasons: dict[int, str] = {}
     # Features that may not be selected have the score -inf: excluded ones, and constants.
     names = source.feature_names

@@ -24,10 +24,10 @@ def open_unlabeled_file(
     gene_symbols: str | None = None,
     keep_missing: bool = False,
 ) -> BlockSource:
-    """Return the samples of another file, none of which has a label.
+    """Open another file, whose samples are all treated as unlabeled.
 
-    ``layer``, ``normalize`` and ``gene_symbols`` are those that the file of the labeled samples
-    was opened with. ``keep_missing``: empty cells of a table are NaN.
+    Use the same ``layer``, ``normalize`` and ``gene_symbols`` as for the file of the labeled
+    samples. With ``keep_missing``, empty cells of a table are NaN.
     """
     # An empty tuple: its labels are not wanted.
     reader, _ = open_reader(Path(path), (), layer)
@@ -40,10 +40,10 @@ def open_unlabeled_file(
 
 
 def gene_names(reader: Reader, column: str) -> list[str]:
-    """Return the names of genes in a column of var of an AnnData file, each only once.
+    """Return the names of genes in a column of var of an AnnData file, made unique.
 
-    A gene without a name in that column keeps that of the index; a second gene of one name
-    gets ``-1`` behind it, as in `semfs.scverse.view`.
+    A gene without a name in that column keeps its name in the index. If a name occurs twice,
+    ``-1`` is appended to the second one, as in `semfs.scverse.view`.
     """
     path = reader.path
     if path is None or not is_anndata_file(path):

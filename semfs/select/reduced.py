@@ -1,4 +1,4 @@
-"""The reduced data: the selected columns of all samples, in the format of their file."""
+"""Writes the reduced data, which are the selected columns of all samples."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write_reduced(
     subset: bool,
     settings: Mapping[str, object] | None,
 ) -> None:
-    """Write the selected columns of all rows; an .h5ad file whole unless ``subset``."""
+    """Write the selected columns of all rows; .h5ad files keep all genes unless ``subset``."""
     selected = np.flatnonzero(selector.support_)
     if path.suffix.lower() != ".h5ad":
         write_matrix(source, selected, path)
@@ -58,7 +58,7 @@ def write_cells(
 ) -> None:
     """Write an .h5ad file with results: ``columns`` (d,) of genes, ``summary`` in uns.
 
-    It is written whole, or only with the genes ``kept`` (k,).
+    It has all genes, or only the genes ``kept`` (k,).
     """
     origin = source.reader.path
     if origin is not None and origin.suffix.lower() == ".h5ad":
@@ -71,10 +71,10 @@ def write_cells(
 
 
 def _named_like_var(source: BlockSource) -> BlockSource:
-    """Return a source of raw whose genes have the names used in var, where that is possible.
+    """Return a source of raw whose genes are named as in var, if possible.
 
-    Results for raw are also stored in var, for genes in common. Genes of raw may have been
-    named by a column of symbols (--gene-symbols) while var uses their ids, or the reverse.
+    Results for raw are also stored in var for the genes in common. But raw may use gene symbols
+    (--gene-symbols) while var uses ids, or the reverse.
     """
     reader = source.reader
     if reader.frame != "raw/var" or reader.path is None:
@@ -111,7 +111,7 @@ def _write_new_h5ad(
 ) -> None:
     """Write cells of another format (Zarr, 10x, Matrix Market, …) as an .h5ad file.
 
-    The values are those of the file, not normalized; they must fit into memory.
+    The values are those of the file, without normalization. They must fit into memory.
     """
     adata = _as_anndata(source)
     use_raw = source.reader.frame == "raw/var"

@@ -1,4 +1,4 @@
-"""A selector fitted to a file, in bounded memory, and what is written of it."""
+"""Fits a selector to a file in bounded memory, and writes the results."""
 
 from __future__ import annotations
 
@@ -35,12 +35,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class FileSelection:
-    """What `select_features` did.
+    """The result of `select_features`.
 
-    ``selector`` is fitted; ``features`` is a frame (d, 5) of ``feature``, ``score`` (empty for
-    features that could not be selected), ``selected``, ``column`` and ``reason`` by ``rank``;
-    ``files`` were written; ``n_rows`` samples had labels of seen classes; ``samples`` is the
-    ``source`` without those of unseen classes, and ``explanation`` says why.
+    ``selector`` is the fitted selector. ``features`` is a frame (d, 5), indexed by ``rank``,
+    with the columns ``feature``, ``score`` (empty for features that could not be selected),
+    ``selected``, ``column`` and ``reason``. ``files`` are the paths of the written files, and
+    ``n_rows`` is the number of samples with labels of seen classes. ``samples`` is the
+    ``source`` without the samples of unseen classes. ``explanation`` is the result of
+    `SemFS.explain`.
     """
 
     selector: SemFS
@@ -52,7 +54,7 @@ class FileSelection:
     explanation: Explanation
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the selection as plain values: selected features, classes and files."""
+        """Return selected features, classes and files as plain Python values."""
         selected = self.features[self.features["selected"]].reset_index()
         return {
             "selected": selected.drop(columns="selected").to_dict(orient="records"),
@@ -79,7 +81,7 @@ def select_features(
     batch_unlabeled: LabelsLike | Labels | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> FileSelection:
-    """Fit a selector to a file, in bounded memory, and write the columns it selects.
+    """Fit a selector to a file in bounded memory, and write the selected columns.
 
     Parameters
     ----------
@@ -88,32 +90,34 @@ def select_features(
     selector : SemFS
         The selector to fit, with its class descriptions.
     out : path-like
-        A file ending in .csv, .tsv, .parquet, .feather, .npy, .npz, .xlsx or .h5ad gets all
-        samples with the selected features only; the ranked feature table is written beside it
-        as ``NAME.features.csv``. A name without ending is a folder, which gets
-        ``features.csv`` and ``reduced`` in the format of the data. An .h5ad file keeps all
+        If it ends in .csv, .tsv, .parquet, .feather, .npy, .npz, .xlsx or .h5ad, it is a file
+        for all samples with the selected features only. The ranked feature table is written
+        beside it as ``NAME.features.csv``. A name without an ending is a folder for
+        ``features.csv`` and ``reduced``, in the format of the data. An .h5ad file keeps all
         genes, with the columns that `semfs.scverse.select_genes` adds (see `subset`).
     unseen : iterable of class labels, default=()
         Classes whose samples must not be used.
     subset : bool, default=False
-        Write only the selected genes into an .h5ad file; those of raw become its ``X``.
+        Whether to write only the selected genes into an .h5ad file. Genes of raw become its
+        ``X``.
     scale : bool, default=False
-        Divide features by their standard deviation before the selection, because their units
-        differ. What is written and returned is in the units of the source.
+        Whether to divide features by their standard deviation before the selection. Use it if
+        units differ. Results are in the units of the source.
     impute : {"median"}, optional
-        Fill missing values with the median of their feature among the samples of the fit, of
-        at most 20,000 of them; the source must be opened with ``missing_values="keep"``. The
-        gaps stay in what is written. ``SemFS(missing_values="class-mean")`` is another way.
+        "median" fills missing values with the median of the feature over at most 20,000 samples
+        of the fit. Open the source with ``missing_values="keep"``. In the written files,
+        missing values stay missing. ``SemFS(missing_values="class-mean")`` is an alternative.
     scheduler : str, optional
-        Address of a Dask cluster, such as ``tcp://host:8786``, whose workers can read the file.
+        Address of a Dask cluster, such as ``tcp://host:8786``. Its workers must be able to read
+        the file.
     X_unlabeled : array, sparse matrix or BlockSource of shape (n_unlabeled, d), optional
-        More unlabeled samples, as in `SemFS.fit`. An array has the features of the source in
-        their order; of a file, features are found by name (see `open_unlabeled_file`).
+        More unlabeled samples, as in `SemFS.fit`. An array must have the features of the source
+        in the same order. In a file, features are found by name (see `open_unlabeled_file`).
     batch_unlabeled : array-like of shape (n_unlabeled,), optional
-        Their batches; needed if the source was opened with a `batch`.
+        Batches of these samples. Needed if the source was opened with a `batch`.
     settings : mapping, optional
-        How the source was read (layer, normalization, …); it is kept in ``uns`` of an .h5ad
-        file beside the parameters of the selector.
+        How the source was read (layer, normalization, …). This is stored in ``uns`` of an .h5ad
+        file, together with the parameters of the selector.
 
     Examples
     --------
@@ -148,10 +152,7 @@ def write_selection(
     subset: bool = False,
     settings: Mapping[str, object] | None = None,
 ) -> list[Path]:
-    """Write the reduced data and the feature table as `select_features` does.
-
-    Returns the paths of both.
-    """
+    """Write the reduced data and the feature table, and return the paths of both."""
     target, table_path = check_outputs(done.source, Path(out), subset)
     # both files appear when both are complete
     with (
@@ -176,7 +177,7 @@ def fit_features(
     n_bootstraps: int = 0,
     random_state: int = 0,
 ) -> FileSelection:
-    """Fit a selector to a file as `select_features` does, and write nothing.
+    """Fit a selector to a file like `select_features`, but write nothing.
 
     ``n_bootstraps`` and ``random_state`` are those of `SemFS.explain`.
     """
@@ -230,9 +231,9 @@ def _seen_samples(
     selector: SemFS,
     unseen: Iterable[Label],
 ) -> BlockSource:
-    """Return the source without samples of unseen classes, labels as the attributes name them.
+    """Return the source without samples of unseen classes, with labels as in the attributes.
 
-    A table of classes 3 and 4 also describes classes "3" and "4" of a text file.
+    For example, a table of classes 3 and 4 also describes classes "3" and "4" of a text file.
     """
     assert source.labels is not None
     labels = source.labels.leave_out(unseen)
@@ -248,7 +249,7 @@ def _fit(
     unlabeled: Mapping[str, Any],
     scheduler: str | None,
 ) -> None:
-    """Fit the selector here, or on a Dask cluster; ``unlabeled`` are arguments of `fit`."""
+    """Fit the selector here or on a Dask cluster. ``unlabeled`` are arguments of `fit`."""
     if scheduler is None:
         selector.fit(seen, **unlabeled)
         return

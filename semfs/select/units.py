@@ -1,4 +1,4 @@
-"""Features of a file before the fit: their gaps filled, or their units made alike."""
+"""Preprocessing of features before a fit: filling of missing values, and standardization."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEDIAN_ROWS = 20_000
 
 
 def filled_with_medians(source: BlockSource) -> BlockSource:
-    """Return the source with missing values replaced by the medians of their features."""
+    """Return the source with missing values replaced by the median of the feature."""
     X, _ = source.labels_known().sample(MEDIAN_ROWS, labeled=True)
     if not isinstance(X, np.ndarray):
         return source  # what is not stored in sparse data is 0, not missing
@@ -30,7 +30,7 @@ def filled_with_medians(source: BlockSource) -> BlockSource:
 
 
 def standardized_with_gaps(source: BlockSource) -> BlockSource:
-    """Return the source with features of standard deviation 1 among the values it has."""
+    """Return the source with features scaled to standard deviation 1 of observed values."""
     X, labels, _ = source.load()
     if not isinstance(X, np.ndarray):
         return source.standardized()
