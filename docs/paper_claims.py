@@ -214,7 +214,7 @@ def _by_split(methods: Mapping[str, MethodScores]) -> str:
     low, high = (signed_percent(edge(leads.values())) for edge in (min, max))
     return (
         f"At k = {HEADLINE_K} it is {signed_percent(given)} % on the split that the data set "
-        f"names, and {low} to {high} % on each of {len(leads)} random ones."
+        f"names, and from {low} to {high} % on the {len(leads)} random ones."
     )
 
 

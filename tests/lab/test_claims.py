@@ -130,8 +130,11 @@ def test_the_sentence_says_that_a_lead_is_from_few_splits():
 
 def test_comparisons_with_tuned_baselines_are_counted():
     rows = made_rows({"SemFS": 0.65, "LASSO (oracle)": 0.6, "MCFS (oracle)": 0.7})
+    rows += made_rows({"WkNN (oracle)": 0.9}, 3)
     claim = comparisons.tuned_baselines(scores_of(rows))
-    assert claim.sentence.startswith("Ahead in 1 of 2 comparisons that were run, behind in 1; ")
+    assert claim.sentence.startswith(
+        "Ahead in 1 of 2 comparisons on 10 splits or more, behind in 1; "
+    )
 
 
 @pytest.mark.parametrize(

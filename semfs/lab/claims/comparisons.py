@@ -201,19 +201,22 @@ def tuned_baselines(scores: Scores) -> Claim:
         for name, methods in _with_grids(scores).items()
         if OURS in methods
     }
-    verdicts = [
-        data_set_verdict(_leads(scores[name], OURS, label))
-        for name, labels in rivals.items()
-        for label in labels
-        if label in scores[name]
+    leads = [
+        _leads(scores[name], OURS, label) for name, labels in rivals.items() for label in labels
     ]
+    verdicts = [data_set_verdict(of_rival) for of_rival in leads if _is_enough(of_rival)]
     part = (
         f"ahead in {verdicts.count('confirmed')} of "
-        f"{counted(len(verdicts), 'comparison')} that were run, behind in "
+        f"{counted(len(verdicts), 'comparison')} on {FEWEST_SPLITS} splits or more, behind in "
         f"{verdicts.count('refuted')}"
     )
     claim = "SemFS, untuned, is ahead of each baseline that is tuned on the test"
     return against_each(claim, scores, OURS, rivals, list(METRICS), parts=[part])
+
+
+def _is_enough(leads: Sequence[Interval]) -> bool:
+    """Whether there are enough splits for a verdict."""
+    return all(lead.n >= FEWEST_SPLITS for lead in leads)
 
 
 def mcfs_against_supervised(scores: Scores) -> Claim:
