@@ -1,11 +1,11 @@
-"""The method: moments of labeled rows, the objective they make, and its two solvers.
+"""The method: moments of labeled samples, the objective, and its two solvers.
 
 From the data to the solution:
 
 - ``moments``: class counts, class means and scatter; ``batches`` removes offsets from them
 - ``objective``: J of the paper, with its ``penalty``, ``target_rank`` and ``factor``;
-  ``class_means`` predicts those of unseen classes
-- ``quadratic``, ``columns``: what solvers are given, and the Gram columns they ask for
+  ``class_means`` predicts the means of unseen classes
+- ``quadratic``, ``columns``: the input of solvers, and the Gram columns that they request
 - ``direct``: the direct solver, which is ``forward`` selection (with its ``search``,
   ``cholesky`` and ``prefetch``), and then ``exchange``
 - ``alternating``: Algorithm 1 of the paper

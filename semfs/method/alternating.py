@@ -1,7 +1,7 @@
 """Algorithm 1 of the paper: W for a given s (Eq. 12), s by projected gradient, in turns.
 
-This is a reference to compare with, written to be read beside the paper. Each W-step is exact,
-by a Cholesky factorization in float64.
+This is a reference implementation, which is written to be read beside the paper. Each W-step is
+exact, by a Cholesky factorization in float64.
 """
 
 from __future__ import annotations
@@ -56,10 +56,11 @@ def solve_alternating(
     s_init: Float64 | None = None,
     monitor: Monitor | None = None,
 ) -> Solution:
-    """Algorithm 1: W by Eq. 12, s by projected gradient, in turns; parameters as in `SemFS`.
+    """Run Algorithm 1: W by Eq. 12 and s by projected gradient, in turns.
 
-    A round is an s-step and the exact W-step that answers it, and ``monitor`` is called after
-    it; a first W-step precedes them. Rounds end when J falls by less than ``tol`` of itself.
+    Parameters are those of `SemFS`. After a first W-step, each round is an s-step followed by
+    an exact W-step, and ``monitor`` is called at its end. Rounds end when J decreases by less
+    than the fraction ``tol``.
     """
     _check_penalty(objective)
     d = objective.n_features
@@ -103,7 +104,7 @@ def _in_few_targets(objective: Objective) -> tuple[Float64 | None, Objective]:
 
 
 def _check_penalty(objective: Objective) -> None:
-    """Raise if γ has nothing to do with the size of the data."""
+    """Raise if γ is too small or too large for the size of the data."""
     mean_diagonal = max(float(objective.diag.mean()), np.finfo(float).tiny)
     ratio = objective.gamma / mean_diagonal
     if not 1.0 / LARGEST_RATIO < ratio < LARGEST_RATIO:
@@ -341,7 +342,7 @@ def projected_step(
 ) -> tuple[Float64, Float64]:
     """Return a change (d,) of s along −gradient that keeps s ≥ 0, and Q times it.
 
-    The length is halved until J does not rise.
+    The step is halved until J does not increase.
     """
     for _ in range(MAX_HALVINGS):
         change = np.maximum(-length * gradient, -s)
@@ -358,8 +359,8 @@ def largest_eigenvalue(
 ) -> tuple[float, Float64 | None]:
     """Return λ_max of a positive semidefinite Q (d, d) with this trace, and its eigenvector.
 
-    By Lanczos iterations from a fixed vector, so that results are reproducible, or from
-    ``start``. If they do not converge it is the trace, which λ_max cannot exceed.
+    This uses Lanczos iterations, which start from a fixed vector for reproducible results, or
+    from ``start``. If they do not converge, the result is the trace, which λ_max cannot exceed.
     """
     if d < 3:  # ARPACK needs room for two vectors beside the first
         matrix = np.column_stack([Q(axis) for axis in np.eye(d)])

@@ -1,10 +1,10 @@
-"""Batches (donors, plates, sites): their offsets, and moments from which these are removed.
+"""Batches (donors, plates, sites): estimation and removal of their offsets.
 
-A sample is its class, its batch and noise added up: x = a_class + b_batch + noise. All that is
-needed are the moments of *pairs* of class and batch, which add up over blocks of samples:
+The model of a sample is x = a_class + b_batch + noise. It only needs the moments of *pairs* of
+class and batch, which can be added over blocks of samples:
 
 - the offsets b (B, d) are the weighted least-squares solution on the means of the pairs;
-- the moments of x − b_batch follow from those of x by terms of rank 2B.
+- the moments of x − b_batch are those of x plus terms of rank 2B.
 
 The samples themselves are never changed or copied.
 """
@@ -44,7 +44,7 @@ LOST_EPS = 64.0
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Which class and which batch each of P pairs has."""
+    """The class and the batch of each of P pairs."""
 
     classes: LabelArray  # (C,), sorted
     batches: LabelArray  # (B,), sorted
@@ -66,7 +66,7 @@ class Pairs:
         )
 
     def components(self) -> Indices:
-        """Return the component (C + B,) of each class and batch; pairs connect them."""
+        """Return the component (C + B,) of each class and batch in the graph of all pairs."""
         C = len(self.classes)
         n = C + len(self.batches)
         edges = (
@@ -79,7 +79,7 @@ class Pairs:
 
 
 def batch_labels(values: Any, n_samples: int, name: str = "batch") -> Labels:
-    """Return the batches of n samples, sorted; raise unless each sample has one."""
+    """Return the sorted batches of n samples. Raise if a sample has no batch."""
     try:
         batches = Labels.of(values).strip_blank()
     except TypeError:
@@ -100,7 +100,7 @@ def batch_labels(values: Any, n_samples: int, name: str = "batch") -> Labels:
 
 
 def pair_labels(labels: Labels, batches: Labels) -> Labels:
-    """Return the labels (class, batch) of samples; those without a class stay without."""
+    """Return labels (class, batch) of samples. Samples without a class stay unlabeled."""
     n_batches = len(batches.classes)
     labeled = labels.codes >= 0
     both = labels.codes[labeled].astype(np.int64) * n_batches + batches.codes[labeled]
@@ -127,8 +127,8 @@ def batch_offsets(
 ) -> Float64:
     """Return the offsets (B, d) of the additive model, from counts (P,) and means (P, d).
 
-    Where no class connects two batches, their offsets are not determined. Of all solutions it
-    is the one of the smallest Σ_b n_b b_b², so that Σ_b n_b b_b = 0.
+    If no class occurs in two batches, their offsets are not determined. The result is then the
+    solution with the smallest Σ_b n_b b_b², so that Σ_b n_b b_b = 0.
     """
     C = int(class_of.max()) + 1
     B = int(batch_of.max()) + 1
@@ -149,13 +149,13 @@ def batch_offsets(
 
 
 def _group_sums(counts: Float64, values: Float64, group_of: Indices, n: int) -> Float64:
-    """Sums (n, d) over the pairs of each group of their values (P, d) times counts (P,)."""
+    """Return sums (n, d) of values (P, d) times counts (P,) over the pairs of each group."""
     members = sp.csr_array((counts, (group_of, np.arange(len(counts)))), (n, len(counts)))
     return members @ values
 
 
 def mean_offsets(batches: Moments) -> Float64:
-    """Return the means (B, d) of batches about the overall mean: offsets without classes."""
+    """Return means (B, d) of batches minus the overall mean: offsets without classes."""
     return batches.means - batches.mean
 
 
@@ -164,10 +164,10 @@ def mean_offsets(batches: Moments) -> Float64:
 
 @dataclass(frozen=True, eq=False)
 class CorrectedRows:
-    """Samples from which the offsets of their batches are removed, as a row source.
+    """A row source of samples minus the offsets of their batches.
 
-    Of a sample x of batch b, x − b_b is meant. Nothing is computed for single samples: sums
-    follow from those of x.
+    A sample x of batch b becomes x − b_b. This is not computed for single samples, because the
+    sums follow from those of x.
     """
 
     uncorrected: Moments  # of the pairs; its classes are in the order of `pairs`
@@ -194,17 +194,17 @@ class CorrectedRows:
 
     @property
     def X(self) -> Matrix:
-        """The samples (n, d) as they are; for moments of samples in memory only."""
+        """The uncorrected samples (n, d); only for moments of samples in memory."""
         return self.uncorrected.rows.X
 
     @property
     def codes(self) -> Indices:
-        """Class of each sample (n,) in memory."""
+        """The class of each sample (n,) in memory."""
         return self.pairs.class_of[self.uncorrected.rows.codes]
 
     @property
     def weights(self) -> Float64 | None:
-        """Weight of each sample (n,) in memory, None if all weigh the same."""
+        """The weight of each sample (n,) in memory, or None if all are equal."""
         return self.uncorrected.rows.weights
 
     def samples(self) -> OffsetMatrix:
@@ -219,7 +219,7 @@ class CorrectedRows:
         return counts
 
     def moments(self) -> Moments:
-        """Return the moments of the classes, offsets removed."""
+        """Return the moments of the classes after removing offsets."""
         found = self.uncorrected
         n_classes = len(self.pairs.classes)
         counts = np.zeros(n_classes)
@@ -245,11 +245,11 @@ class CorrectedRows:
 
     @cached_property
     def _rank_terms(self) -> tuple[Float64, Float64]:
-        """V and U (B, d) such that the scatter of corrected samples is S − V'U − U'V.
+        """Return V and U (B, d) for which corrected samples have scatter S − V'U − U'V.
 
-        With U the offsets u_b about their mean, s_b the sum of batch b about the mean of all
-        samples, and n_b its weight, it is S − Σ_b (s_b u_b' + u_b s_b' − n_b u_b u_b'), so
-        that V has the rows s_b − n_b u_b / 2.
+        Let u_b be the offset of batch b minus the mean offset, s_b the sum of batch b about the
+        mean of all samples, and n_b its weight. The scatter is S − Σ_b (s_b u_b' + u_b s_b' −
+        n_b u_b u_b'), so U has the rows u_b, and V the rows s_b − n_b u_b / 2.
         """
         found = self.uncorrected
         n_batch = self.batch_counts()
@@ -272,11 +272,11 @@ class CorrectedRows:
         return self.uncorrected.scatter(precise=centering.precise) - products - products.T
 
     def keep_classes(self, mask: Mask) -> CorrectedRows:
-        """Return the same samples: `remove_batches` has left out what has no weight."""
+        """Return the same samples, because `remove_batches` has left out empty classes."""
         return self
 
     def copy(self) -> CorrectedRows:
-        """Return the same with a copy of the samples, which the caller may change."""
+        """Return the same source with a copy of the samples, which the caller may change."""
         return replace(self, uncorrected=self.uncorrected.copy())
 
     def sample_columns(self, features: Indices) -> SampledColumns | None:
@@ -296,8 +296,8 @@ class CorrectedRows:
     def variance_shares(self, features: Indices) -> tuple[Float64, Float64]:
         """Return the shares (k,) of class and of batch in the variance of some features.
 
-        They are the sums of squares of the class effects and of the batch offsets of the
-        additive model, each about its mean, over that of the samples.
+        These are the sums of squares (about their means) of the class effects and of the batch
+        offsets of the additive model, divided by that of the samples.
         """
         total = self.uncorrected.scatter_diag[features]
         total = np.where(total > 0.0, total, np.inf)
@@ -309,12 +309,12 @@ class CorrectedRows:
 
 
 def is_corrected(rows: object) -> TypeIs[CorrectedRows]:
-    """Whether offsets of batches are removed from samples."""
+    """Return whether offsets of batches are removed from samples."""
     return isinstance(rows, CorrectedRows)
 
 
 def uncorrected_rows(moments: Moments) -> Any:
-    """Return the samples of moments as they are, before offsets are removed."""
+    """Return the samples of moments before offsets are removed."""
     rows = moments.rows
     return rows.uncorrected.rows if is_corrected(rows) else rows
 
@@ -322,11 +322,10 @@ def uncorrected_rows(moments: Moments) -> Any:
 def remove_batches(
     uncorrected: Moments, *, check: bool = False, refuse: bool = True
 ) -> Moments:
-    """Return moments of classes, given those of pairs (class, batch): offsets removed.
+    """Return moments of classes without offsets, given those of pairs (class, batch).
 
-    With ``check``, batches that are the classes are refused, unless ``refuse`` is False, and
-    classes of one batch are named in a warning.
-    With one batch there is nothing to remove.
+    With ``check``, raise if the batches are the classes (unless ``refuse`` is False), and warn
+    of classes that have only one batch. If there is only one batch, nothing is removed.
     """
     uncorrected = uncorrected.without_empty_classes()
     pairs = Pairs.from_labels(uncorrected.classes)
@@ -351,7 +350,7 @@ def correct_by(uncorrected: Moments, pairs: Pairs, offsets: Float64) -> Moments:
 
 
 def check_batches(pairs: Pairs, refuse: bool = True) -> None:
-    """Raise if classes and batches are the same; warn of classes that one batch has alone."""
+    """Raise if classes and batches are the same, and warn of classes with only one batch."""
     C = len(pairs.classes)
     B = len(pairs.batches)
     if refuse and len(pairs.class_of) == C == B:
@@ -387,9 +386,9 @@ def check_batches(pairs: Pairs, refuse: bool = True) -> None:
 
 @dataclass(frozen=True, eq=False)
 class OffsetMatrix:
-    """X (n, d), dense or CSR, minus the offset of each row's batch; it is never formed.
+    """X (n, d), dense or CSR, minus the offset of the batch of each row, but never formed.
 
-    It has what clustering asks of a matrix: rows, products, the mean.
+    It supports the operations that clustering needs: rows, products, and the mean.
     """
 
     X: Matrix
@@ -413,7 +412,7 @@ class OffsetMatrix:
         return OffsetMatrix(self.X[rows], self.batch_of[rows], self.offsets)
 
     def columns(self, features: Indices) -> OffsetMatrix:
-        """Return some columns (n, g), with their offsets."""
+        """Return some columns (n, g) with their offsets."""
         return OffsetMatrix(self.X[:, features], self.batch_of, self.offsets[:, features])
 
     def __matmul__(self, directions: Float64) -> Float64:
@@ -445,7 +444,7 @@ class OffsetMatrix:
 def stacked_offset_matrices(
     parts: Sequence[OffsetMatrix],
 ) -> OffsetMatrix:
-    """Return matrices of the same features, one below the other, each with its batches."""
+    """Stack matrices with the same features. Each keeps its own batches."""
     if any(part.sparse for part in parts):
         X = sp.vstack([sp.csr_array(part.X) for part in parts], format="csr")
     else:

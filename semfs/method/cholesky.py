@@ -1,4 +1,4 @@
-"""Partial Cholesky factorization of G + γI, one column for each feature that is selected."""
+"""Partial Cholesky factorization of G + γI, with one column per selected feature."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class PivotedCholesky:
 
         l = (G_j + γ e_j − L L_j') / √δ_j,   Q_new = R_j / √δ_j,   R ← R − l Q_new,   δ ← δ − l²
 
-    R has r columns, and to update all of them in every step would cost O(d r). Only the squared
-    norms ‖R_i‖² are updated; R itself is recomputed by `refresh`, and R_j of a feature that
-    enters is completed by the steps since then.
+    R has r columns, so updating R in every step would cost O(d r). Therefore only the squared
+    norms ‖R_i‖² are updated in every step. R itself is recomputed by `refresh`, and when a
+    feature enters, its R_j is updated by the steps since then.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class PivotedCholesky:
         gamma: float,
         n_select: int,
     ) -> None:
-        """Begin with no feature; at most ``n_select`` will enter."""
+        """Start without features. At most ``n_select`` can enter."""
         d, r = B.shape
         self.B = B
         self.gamma = gamma
@@ -57,16 +57,16 @@ class PivotedCholesky:
 
     @property
     def L(self) -> Float64:
-        """Columns (d, t) of the factor so far."""
+        """The columns (d, t) of the factor so far."""
         return self._L[:, : self.n_entered]
 
     @property
     def Q(self) -> Float64:
-        """Rows (t, r) of L_S⁻¹ B_S so far."""
+        """The rows (t, r) of L_S⁻¹ B_S so far."""
         return self._Q[: self.n_entered]
 
     def refresh(self) -> None:
-        """Recompute the residual R = B − L Q and its squared norms, unless they are fresh."""
+        """Recompute the residual R = B − L Q and its squared norms if they are outdated."""
         if self.n_at_refresh == self.n_entered:
             return
         self.R = self.B
@@ -79,13 +79,13 @@ class PivotedCholesky:
         self.largest_at_refresh = float(self.squared_norms.max(initial=0.0))
 
     def residual(self, features: Indices) -> Float64:
-        """Return rows (m, r) of the residual R, of all features that have entered."""
+        """Return rows (m, r) of the residual R, given all features that have entered."""
         L_since = self.L[features, self.n_at_refresh :]
         rows: Float64 = self.R[features] - L_since @ self.Q[self.n_at_refresh :]
         return rows
 
     def gains(self) -> Float64:
-        """Return the decrease of J (d,) if the feature entered next.
+        """Return the decrease of J (d,) if each feature entered next.
 
         It is 0 for features that depend linearly on the selected ones.
         """
@@ -97,8 +97,8 @@ class PivotedCholesky:
     def enter(self, j: int, gram_column: Float64, selected: Mask) -> None:
         """Add feature j with its column of G (d,).
 
-        ``selected`` (d,) marks the features that have entered, j included: norms of the
-        others decide when R is recomputed.
+        ``selected`` (d,) marks the features that have entered, including j. The norms of the
+        other features determine when R is recomputed.
         """
         if self.pivots[j] > self.pivot_tol[j]:
             self._eliminate(j, gram_column)
@@ -130,9 +130,9 @@ class PivotedCholesky:
         self._Q[self.n_entered] = new_row
 
     def weights(self, selected: Indices) -> Float64:
-        """Return W (k, r) of the selected features (k,), given in the order of their entry.
+        """Return W (k, r) of the selected features (k,), which are given in order of entry.
 
-        W solves L_S'W = Q; its rows are in the order of the features in X.
+        W solves L_S'W = Q. Its rows are in the order of the features in X.
         """
         # NumPy's solver, although the factor is triangular: SciPy has BLAS threads of its
         # own, which would wait for the idle ones of NumPy.
@@ -144,7 +144,7 @@ class PivotedCholesky:
         features: Indices,
         n_more: int,
     ) -> PivotedCholesky:
-        """Return a copy for some features (m,) only, with room for ``n_more`` to enter."""
+        """Return a copy for some features (m,), in which ``n_more`` features can enter."""
         out = copy(self)
         out.B = self.B[features]
         # before the first step they are one array, which is copied once

@@ -1,8 +1,8 @@
-"""Unseen classes with descriptions: where their means will lie.
+"""Prediction of the means of unseen classes from their descriptions.
 
-Class means are predicted from class attributes by kernel ridge regression over the seen
-classes. Predicted means, with the within-class scatter of the seen classes, make a problem of
-the paper's form: separate the unseen classes.
+Kernel ridge regression over the seen classes predicts class means from class attributes. The
+predicted means and the within-class scatter of the seen classes define a problem of the paper's
+form, which is to separate the unseen classes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SMALLEST_GAIN = 1e-20
 
 
 class UnseenProblem(NamedTuple):
-    """The problem of separating unseen classes, or why there is none."""
+    """The problem of separating unseen classes, or the reason why there is none."""
 
     problem: Quadratic | None
     r2: float  # share of the spread of class means that descriptions predict; nan if unknown
@@ -61,9 +61,9 @@ def unseen_class_problem(
     """Return the problem of separating unseen classes by their predicted means.
 
     Attributes of the seen classes are (C, m), in the order of the moments; those of the unseen
-    classes are (U, m). There is no problem if descriptions predict too little. It counts as
-    much as that of the seen classes: the features would lower both by the same amount in a
-    first step.
+    classes are (U, m). If descriptions predict too little, there is no problem. The problem has
+    the same weight as that of the seen classes, so that on average a first feature decreases
+    both by the same amount.
     """
     n_seen = len(seen_attributes)
     n_unseen = len(unseen_attributes)
@@ -97,30 +97,31 @@ def unseen_class_problem(
 class MeanModel:
     """Predicts the feature means of a class from its attributes.
 
-    Kernel, scaling of the attributes and ridge are those that predict the means of the seen
-    classes best when each is left out in turn. If the seen classes are described alike, the
-    prediction is the mean over them.
+    The kernel, the scaling of the attributes and the ridge penalty are chosen by leaving out
+    each seen class in turn. If all seen classes have the same description, the prediction is
+    the mean over them.
 
     Attributes
     ----------
     A : ndarray of shape (C, m)
-        Attributes of the seen classes, about `A_mean`.
+        Attributes of the seen classes minus `A_mean`.
     A_mean, scale : ndarrays of shape (m,)
-        Mean of the attributes over the seen classes; what they are multiplied by.
+        Mean of the attributes over the seen classes, and the factors that they are multiplied
+        by.
     dual : ndarray of shape (C, d)
         Coefficients of the kernel expansion.
     mean : ndarray of shape (d,)
-        Mean over the seen classes.
+        Mean of the class means over the seen classes.
     width : float
         Width of the kernel, see `WIDTHS`.
     standardized : bool
         Whether attributes are divided by their spread.
     slope : float
-        If attributes are the features themselves: the share of them that means repeat.
+        Used if attributes are the features themselves: the factor from attributes to means.
     r2 : float
-        Share of the spread of class means explained for classes left out.
+        Share of the spread of class means that is predicted for classes that are left out.
     errors : ndarray of shape (C, d)
-        Mean of each seen class minus its prediction when left out.
+        The mean of each seen class minus its prediction if the class is left out.
     """
 
     A: Float64
@@ -142,10 +143,10 @@ class MeanModel:
         same: Float64 | None = None,
         margin: float = 0.0,
     ) -> Self:
-        """Learn from attributes A (C, m) and feature means (C, d) of the seen classes.
+        """Fit the model to attributes A (C, m) and feature means (C, d) of the seen classes.
 
-        ``same`` (C, d) are attributes that stand for the features themselves, where
-        descriptions and samples live in one space; they are used if that raises R² by more
+        If descriptions and samples are vectors in the same space, ``same`` (C, d) are the
+        attributes that are the features themselves. They are used if this increases R² by more
         than ``margin``.
         """
         plain = cls._fit(A, means, np.zeros_like(means), 0.0)
@@ -160,9 +161,9 @@ class MeanModel:
         means: Float64,
         same: Float64 | None = None,
     ) -> Self:
-        """Return the model of other classes with this one's kernel and scaling, quickly.
+        """Fit a model of other classes, with the kernel and scaling of this one to save time.
 
-        The ridge is chosen anew. Arguments are those of `fit`.
+        The ridge penalty is chosen again. Arguments are those of `fit`.
         """
         slope = 0.0
         if self.slope and same is not None and varying(same).any():
@@ -180,7 +181,7 @@ class MeanModel:
         slope: float,
         kernels: Sequence[tuple[bool, float]] = KERNELS,
     ) -> Self:
-        """Fit what the means are beside ``slope`` times the attributes ``same``."""
+        """Fit the means minus ``slope`` times the attributes ``same``."""
         C = len(A)
         rest = means - slope * same
         mean = rest.mean(axis=0)
@@ -238,20 +239,20 @@ class MeanModel:
 
 
 def _slope(means: Float64, same: Float64) -> float:
-    """The share of attributes (C, d) that the means (C, d) repeat, by least squares."""
+    """Return the least-squares factor from attributes (C, d) to means (C, d)."""
     spread = same - same.mean(axis=0)
     return float((spread * means).sum() / (spread**2).sum())
 
 
 def varying(A: Float64) -> Mask:
-    """Return a mask (m,) of the attributes in which classes differ by more than rounding."""
+    """Return a mask (m,) of attributes that differ between classes by more than rounding."""
     return A.std(axis=0) > SAME_VALUE * np.abs(A).max(axis=0)
 
 
 def _scales(A: Float64, A_mean: Float64) -> tuple[Float64, Float64]:
-    """What attributes are multiplied by: 1/spread, or 1; 0 if no seen class varies in them.
+    """Return the factors of attributes: 1/spread or 1, and 0 for constant attributes.
 
-    A (C, m) is about its mean.
+    A (C, m) is centered.
     """
     informative = varying(A + A_mean)
     inverse_spread = np.zeros(A.shape[1])
@@ -260,12 +261,12 @@ def _scales(A: Float64, A_mean: Float64) -> tuple[Float64, Float64]:
 
 
 def _centered_kernel(seen: Float64, width: float) -> Float64:
-    """Kernel matrix (C, C) of the seen classes, centered in feature space."""
+    """Return the kernel matrix (C, C) of the seen classes, centered in feature space."""
     return KernelCenterer().fit_transform(_kernel(seen, seen, width))
 
 
 def _kernel(A: Float64, seen: Float64, width: float) -> Float64:
-    """Kernel (U, C) of attributes A (U, m) with those of the seen classes (C, m)."""
+    """Return the kernel (U, C) of attributes A (U, m) and those of the seen classes (C, m)."""
     if width == 0.0:
         center = seen.mean(axis=0)
         return (A - center) @ (seen - center).T
@@ -279,10 +280,10 @@ def _leave_one_out(
     K: Float64,
     products: Float64,
 ) -> Iterator[tuple[float, float]]:
-    """Yield, for each ridge, the squared error with every class left out in turn, and λ.
+    """Yield, for each ridge, the squared error if classes are left out in turn, and λ.
 
-    K (C, C) is the centered kernel, and squared errors need only the products R R' (C, C) of
-    the centered means. See `MeanModel._fit` for the formula.
+    K (C, C) is the centered kernel. Squared errors need only the products R R' (C, C) of the
+    centered means. See `MeanModel._fit` for the formula.
     """
     C = len(K)
     eigenvalues, Q = np.linalg.eigh(K)

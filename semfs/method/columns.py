@@ -1,4 +1,4 @@
-"""Columns of G and of the scatter matrix, fetched in batches: one batch is one pass over X."""
+"""Columns of G and of the scatter matrix. They are fetched in batches, one pass over X each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from semfs.method.moments import Moments
 
 
 class ColumnCache:
-    """The Gram columns that were fetched so far, by feature.
+    """A cache of the Gram columns fetched so far, by feature.
 
     ``fetch_columns`` returns columns (d, b) of G for features (b,), in one pass over the data.
     """
@@ -27,16 +27,16 @@ class ColumnCache:
         return feature in self._columns
 
     def __getitem__(self, feature: int) -> Float64:
-        """Column (d,) of a feature that was fetched."""
+        """Return the column (d,) of a feature that was fetched."""
         return self._columns[feature]
 
     @property
     def features(self) -> list[int]:
-        """Features whose columns are cached."""
+        """The features whose columns are cached."""
         return list(self._columns)
 
     def fetch(self, features: Iterable[int]) -> None:
-        """Fetch the columns that are not cached yet, all of them in one pass."""
+        """Fetch all columns that are not cached yet, in one pass."""
         missing = [int(j) for j in features if j not in self._columns]
         if not missing:
             return
@@ -62,14 +62,15 @@ class ColumnCache:
 
 
 class NearCopies:
-    """Features that nearly repeat others: their correlation exceeds a limit in absolute value.
+    """Finds near copies, which are features with a correlation above a limit in absolute value.
 
-    Correlations follow from scatter columns (d, b), which the columns of G are made of.
+    Correlations are computed from scatter columns (d, b), which are needed for the columns of G
+    anyway.
 
     Parameters
     ----------
     scatter_columns : callable
-        From features (b,) to their columns of the scatter matrix (d, b), about the mean.
+        Maps features (b,) to their columns of the scatter matrix (d, b) about the mean.
     scatter_diag : ndarray of shape (d,)
         The diagonal of the scatter matrix.
     max_correlation : float
@@ -96,7 +97,7 @@ class NearCopies:
         self._copies: dict[int, Indices] = {}
 
     def find(self, features: Iterable[int]) -> None:
-        """Find near copies of some features, best just after their Gram columns are fetched."""
+        """Find near copies of some features, best just after fetching their Gram columns."""
         wanted = np.array([j for j in features if j not in self._copies], dtype=np.intp)
         if not len(wanted):
             return
@@ -116,11 +117,11 @@ class NearCopies:
 
 
 class ScatterColumns:
-    """Columns of the scatter matrix of some moments; the last batch is kept.
+    """Columns of the scatter matrix of some moments. The last batch is cached.
 
-    Two objectives over the same samples, such as those of the seen classes and of the unseen
-    classes with predicted means, ask for the same columns one after the other. If they share
-    this object, the second request costs no pass over X.
+    Two objectives over the same samples, such as those of the seen classes and of unseen
+    classes with predicted means, request the same columns one after the other. If they share
+    this object, the second request needs no pass over X.
     """
 
     def __init__(self, moments: Moments) -> None:

@@ -1,8 +1,8 @@
 """Demands on a panel as a whole, and whether any panel satisfies them.
 
-Demands are how many units there are, at most so much of this (a budget, a capacity), and at
-least so much of that (markers of a class). Whether a panel satisfies them all is decided
-exactly, by integer programming, unless a simple construction finds one at once.
+Demands are the number of units, upper limits (a budget, a capacity) and lower limits (markers
+of a class). A simple construction often finds a panel at once. Otherwise integer programming
+decides exactly whether there is one.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ ADVICE_GAP = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Demands:
-    """What a panel of units must satisfy as a whole. A unit is a feature or a group of them.
+    """Demands on a panel of units. A unit is a feature or a group of features.
 
     Attributes
     ----------
     available, forced : masks of shape (U,)
-        Units that may be in the panel, and those that must.
+        Units that may be in the panel, and units that must be in it.
     count : int or None
-        The number of units; None if the panel may have any.
+        The number of units. None if any number is allowed.
     usage : ndarray of shape (r, U)
-        What a unit uses up, such as its cost or its signal in a class.
+        What a unit uses of each limit, such as its cost or its signal in a class.
     limits : ndarray of shape (r,)
-        At most so much may be used.
+        The largest total usage allowed.
     supply : ndarray of shape (s, U)
-        What a unit brings, such as a marker of a class.
+        What a unit supplies, such as a marker of a class.
     needs : ndarray of shape (s,)
-        At least so much must be brought.
+        The smallest total supply required.
     """
 
     available: Mask
@@ -63,11 +63,11 @@ class Demands:
 
     @cached_property
     def most(self) -> Float64:
-        """The limits (r,), rounding allowed for."""
+        """The limits (r,), with a tolerance for rounding."""
         return self.limits + ROUNDING * np.abs(self.limits)
 
     def met_by(self, units: Mask) -> bool:
-        """Whether a panel satisfies all demands."""
+        """Return whether a panel satisfies all demands."""
         if self.count is not None and int(units.sum()) != self.count:
             return False
         used = self.usage[:, units].sum(axis=1)
@@ -80,14 +80,14 @@ class Demands:
 
     @cached_property
     def effort(self) -> Float64:
-        """How much of the limits each unit (U,) uses up, summed over the limits."""
+        """Return the share of the limits that each unit (U,) uses, summed over the limits."""
         # Shares of the limits: costs and signals have different units and cannot be added.
         unit = np.where(self.limits > 0.0, self.limits, 1.0)
         return (self.usage / unit[:, None]).sum(axis=0)
 
     @cached_property
     def supply_pattern(self) -> Indices:
-        """A number (U,) of each unit, the same where they bring the same; 0 for nothing."""
+        """Return a number (U,) per unit, equal for units with equal supply; 0 for none."""
         # different columns of small numbers have different products with random weights
         weights = np.random.default_rng(0).random(len(self.needs))
         products = weights @ self.supply
@@ -101,7 +101,7 @@ class Demands:
         usage: Mask | None = None,
         supply: bool = False,
     ) -> Demands:
-        """Return the demands without some of the limits (r,), or without all needs."""
+        """Return the demands without some of the limits (r,), or without any needs."""
         kept = np.ones(len(self.limits), dtype=bool) if usage is None else ~usage
         n_needs = 0 if supply else len(self.needs)
         return replace(
@@ -120,12 +120,11 @@ def feasible_panel(
     exact: bool = True,
     seconds: float = LONGEST_DECISION,
 ) -> Mask | None:
-    """Return a panel (U,) that satisfies all demands and holds the chosen units, or None.
+    """Return a panel (U,) that satisfies all demands and holds the given units, or None.
 
     A simple construction is tried first, then integer programming with a few units of each
-    kind, then with all of them. The answer None is exact, unless ``exact`` is false: then only
-    what is found at once is returned. If one of the programs is not decided within
-    ``seconds``, an error says so.
+    kind, then with all units. The answer None is exact. If ``exact`` is false, only the simple
+    construction is tried. Raise if a program is not decided within ``seconds``.
 
     Examples
     --------
@@ -158,10 +157,11 @@ def feasible_panel(
 
 
 def _pool(demands: Demands, kept: Mask, free: Indices) -> Indices | None:
-    """The cheapest free units of each kind, and of all; None if that is nearly all of them.
+    """Return the cheapest free units of each kind and overall, or None if these are nearly all.
 
-    A kind are the units that bring the same. With at most one limit there is a panel among
-    these if there is any: beyond what is needed, a unit can be exchanged for a cheaper one.
+    Units with the same supply are of one kind. With at most one limit, some panel consists of
+    these units if there is any panel, because a unit can be exchanged for a cheaper one of its
+    kind.
     """
     n_fill = 0 if demands.count is None else max(demands.count - int(kept.sum()), 0)
     n_each = int(demands.needs.max(initial=0.0))
@@ -179,7 +179,7 @@ def _pool(demands: Demands, kept: Mask, free: Indices) -> Indices | None:
 
 
 def _first_of_each(patterns: Indices, n: int) -> Indices:
-    """Places of the first n of each pattern."""
+    """Return the positions of the first n units of each pattern."""
     order = np.argsort(patterns, kind="stable")
     ordered = patterns[order]
     # In sorted order a pattern is one run; its start is the first place of its number.
@@ -193,7 +193,7 @@ def _least(
     free: Indices,
     price: Float64,
 ) -> Indices:
-    """About MANY_UNITS free units: those of the least price, of each kind and of all."""
+    """Return about MANY_UNITS free units with the lowest prices, of each kind and overall."""
     if len(free) <= MANY_UNITS:
         return free
     n_fill = 0 if demands.count is None else max(demands.count - int(kept.sum()), 0)
@@ -207,7 +207,7 @@ def _least(
 
 
 def _by_need(demands: Demands, kept: Mask, pool: Indices) -> Mask | None:
-    """A panel built up by what is needed most, then by what uses least; None if it fails."""
+    """Build a panel of units that are needed most and use least. Return None if this fails."""
     panel = kept.copy()
     supply = demands.supply[:, pool]
     missing = demands.needs - demands.supply[:, kept].sum(axis=1)
@@ -241,9 +241,9 @@ def _by_need(demands: Demands, kept: Mask, pool: Indices) -> Mask | None:
 def _solve(
     demands: Demands, kept: Mask, pool: Indices, seconds: float, *, parts: bool = False
 ) -> Mask | None:
-    """A panel of the kept units and of some in the pool, by integer programming (HiGHS).
+    """Find a panel of the kept units and some of the pool, by integer programming (HiGHS).
 
-    With ``parts`` units may be in it in part, which is decided much faster.
+    With ``parts``, fractions of units are allowed, which is decided much faster.
     """
     room = demands.most - demands.usage[:, kept].sum(axis=1)
     missing = demands.needs - demands.supply[:, kept].sum(axis=1)
@@ -292,18 +292,18 @@ def _solve(
 
 
 def cheapest_panel(demands: Demands, price: Float64) -> Mask | None:
-    """Return the panel (U,) of the least sum of prices (U,) that satisfies all demands.
+    """Return the panel (U,) with the smallest sum of prices (U,) that satisfies all demands.
 
-    With limits and more than a thousand units it may be somewhat dearer than the cheapest.
+    With limits and more than a thousand units, there may be a slightly cheaper panel.
     """
     found = _optimum(demands, price, may_lack=False)
     return None if found is None else found[0]
 
 
 def largest_number(demands: Demands) -> int | None:
-    """Return how many units the limits allow at most, forced ones among them.
+    """Return how many units the limits allow at most, including forced ones.
 
-    None if that is not known: with several limits and many units.
+    None if this is unknown, as with several limits and many units.
     """
     used = demands.usage[:, demands.forced].sum(axis=1)
     room = demands.most - used
@@ -321,9 +321,9 @@ def largest_number(demands: Demands) -> int | None:
 
 
 def shortfalls(demands: Demands) -> Float64 | None:
-    """Return what a panel lacks at least of each need (s,), summed over the needs.
+    """Return the smallest possible shortfalls (s,) of the needs, in total.
 
-    None if the other demands cannot be met by themselves, and with several limits and many
+    None if the other demands cannot be satisfied, or if there are several limits and many
     units.
     """
     if len(demands.limits) > 1 and len(demands.available) > MANY_UNITS:
@@ -336,7 +336,7 @@ def shortfalls(demands: Demands) -> Float64 | None:
 def _optimum(
     demands: Demands, price: Float64, *, may_lack: bool
 ) -> tuple[Mask, Float64] | None:
-    """The panel of the least price, and what it lacks (s,), which counts if it may lack."""
+    """Return the panel of the lowest price, and its shortfalls (s,), which add to the price."""
     # With x in {0, 1} for the units and z ≥ 0 for what is lacking of the needs:
     # minimize   price'x + [may_lack] 1'z
     # subject to usage x ≤ most,  supply x + z ≥ needs,  n_least ≤ 1'x ≤ n_most,
@@ -384,7 +384,7 @@ def _optimum(
 
 
 def _units_at_least(demands: Demands, price: Float64) -> Indices:
-    """Forced units, and those of the least price and effort, as many as can be looked at."""
+    """Return forced units and as many units of low price and effort as can be considered."""
     free = np.flatnonzero(demands.available & ~demands.forced)
     found = [np.flatnonzero(demands.forced), _least(demands, demands.forced, free, price)]
     if len(demands.limits):
@@ -393,9 +393,9 @@ def _units_at_least(demands: Demands, price: Float64) -> Indices:
 
 
 def smallest_stretch(demands: Demands, stretched: Mask) -> float | None:
-    """Return by what to multiply some limits (r,) so that a panel satisfies all demands.
+    """Return a factor of some limits (r,) with which a panel satisfies all demands.
 
-    It is the smallest such factor, to 1 %. None if none was found.
+    It is the smallest such factor, to within 1 %. None if none was found.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Exchange refinement: swap a selected feature for another one while J falls."""
+"""Exchange refinement: swap selected features for others as long as J decreases."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SMALLEST_DECREASE = 1e-10
 
 
 def exchange(search: Search, n_swaps: int) -> list[int]:
-    """Return the features that remain after at most ``n_swaps`` swaps.
+    """Return the selected features after at most ``n_swaps`` swaps.
 
-    The best swap is made until none lowers J. From this local optimum each selected feature
-    in turn is replaced by the next best one, even if J rises, to see whether further swaps
-    then lead to a lower J.
+    The best swap is made until no swap lowers J. From this local optimum, each selected feature
+    in turn is replaced by the next best one, even if J increases, in case further swaps then
+    lead to a lower J.
     """
     features, budget = _best_swaps(search, list(search.selected), n_swaps)
     place = 0
@@ -47,7 +47,7 @@ def _best_swaps(
     features: list[int],
     budget: int,
 ) -> tuple[list[int], int]:
-    """Make the best swap until none lowers J; return the features and the swaps left."""
+    """Make the best swap until none lowers J. Return the features and the swaps left."""
     while budget > 0:
         decreases = _swap_decreases(search, features)
         j, place = np.unravel_index(int(np.argmax(decreases)), decreases.shape)
@@ -59,9 +59,9 @@ def _best_swaps(
 
 
 def _swap_decreases(search: Search, features: list[int]) -> Float64:
-    """Decrease of J (d, k) when feature j takes the place of the i-th selected one.
+    """Return the decrease of J (d, k) if feature j replaces the i-th selected feature.
 
-    It is -inf where a swap is not allowed.
+    It is -inf for swaps that are not allowed.
     """
     selected = np.array(features)
     total = np.zeros((len(search.allowed), len(features)))
@@ -81,7 +81,7 @@ def _forbid_copies(
     selected: Indices,
     copies: NearCopies,
 ) -> None:
-    """Set decreases (d, k) to -inf where a near copy of a feature that stays would enter."""
+    """Set decreases (d, k) to -inf for swaps that add a near copy of a selected feature."""
     for place, feature in enumerate(selected.tolist()):
         # A copy may replace the feature that it copies: then only one of the two is selected.
         others = np.arange(len(selected)) != place
@@ -93,7 +93,7 @@ def _swap_decreases_of(
     G_S: Float64,
     selected: Indices,
 ) -> Float64:
-    """Decrease (d, k) of one J, given the Gram columns (d, k) of the selected features.
+    """Return the decrease (d, k) of one J, given Gram columns (d, k) of selected features.
 
     With P = (G_SS + γI)⁻¹, W = P B_S, C = G_·S P, residuals R = B − G_·S W and pivots
     δ = diag(G) + γ − diag(C G_S·): leaving the i-th feature out lowers F by ‖W_i‖²/P_ii, and
@@ -124,7 +124,7 @@ def _swap_decreases_of(
 
 
 def _fit(search: Search, features: list[int]) -> float:
-    """F(S) = tr(B_S'(G_SS + γI)⁻¹B_S), summed over the quadratics."""
+    """Return F(S) = tr(B_S'(G_SS + γI)⁻¹B_S), summed over the quadratics."""
     selected = np.array(features)
     total = 0.0
     for quadratic, cache in zip(search.quadratics, search.caches):
@@ -136,7 +136,7 @@ def _fit(search: Search, features: list[int]) -> float:
 
 
 def _inverse(K: Float64) -> Float64:
-    """Inverse of a small positive definite matrix (k, k); with γ = 0 it may be singular."""
+    """Return the inverse of a positive definite matrix (k, k), singular only if γ = 0."""
     try:
         return cho_solve(cho_factor(K), np.eye(len(K)))
     except np.linalg.LinAlgError:

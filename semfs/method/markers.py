@@ -47,7 +47,7 @@ def class_markers(means: Float64, deviation: Float64) -> Mask:
 
 
 def within_deviation(moments: Moments, features: Indices | None = None) -> Float64:
-    """Return the standard deviation of each feature within classes (d,); of some (k,)."""
+    """Return the standard deviation within classes of all features (d,) or some (k,)."""
     if features is None:
         features = np.arange(moments.n_features)
     between = np.zeros(len(features))

@@ -39,14 +39,14 @@ LARGEST_SAFE_ALPHA = 1e6
 
 
 class ClassTerm(NamedTuple):
-    """A part R' diag(w) R of G that is a sum over classes."""
+    """A term R' diag(w) R of G, which is a sum over classes."""
 
     R: Floats  # (c, b), one row per class, some columns
     w: Floats  # (c,)
 
 
 class MeanTerm(NamedTuple):
-    """A part weight·vv' of G."""
+    """A term weight·vv' of G."""
 
     weight: float
     v: Float64  # (d,)
@@ -56,25 +56,25 @@ class MeanTerm(NamedTuple):
 class Objective:
     """J of the paper for given moments, classes to separate, targets and penalties.
 
-    Build it with `from_moments` (the classes of the moments) or `of_means` (other classes, such
-    as unseen ones).
+    Make it with `from_moments` (to separate the classes of the moments) or `of_means` (to
+    separate other classes, such as unseen ones).
 
     Attributes
     ----------
     moments : Moments
-        The samples whose within-class scatter is taken.
+        Moments of the samples whose within-class scatter is used.
     means, shares : ndarrays of shape (U, d) and (U,)
-        Means of the classes to separate, and what each counts for: the diagonal of N.
+        Means of the classes to separate, and their weights, which are the diagonal of N.
     centered_targets : ndarray of shape (U, r) or None
-        The targets, about their mean if there is an intercept. They may be in any orthonormal
-        basis of their row space (`reduce_rank`): J and the row norms of W do not change. None
-        are the labels, one indicator per class.
+        The targets, centered if there is an intercept. They may be in any orthonormal basis of
+        their row space (`reduce_rank`), which does not change J and the row norms of W. None
+        means the labels, one indicator per class.
     label_weight : float
-        Squared weight w of the class labels as further targets, [A, √w I]; 0 for none.
+        Squared weight w of the class labels as additional targets, [A, √w I]; 0 for none.
     alpha, penalty, penalty_scale, fit_intercept
-        α; γ in units of the penalty scale, and the scale; whether X and A are centered.
+        α, γ in units of the penalty scale, that scale, and whether X and A are centered.
     scatter_columns : ScatterColumns
-        Columns of the scatter matrix; objectives over the same moments may share it.
+        Columns of the scatter matrix. Objectives over the same moments may share it.
 
     Examples
     --------
@@ -107,8 +107,9 @@ class Objective:
     ) -> Objective:
         """Return J of separating the classes of the moments by their targets (C, r).
 
-        ``class_weight`` (C,) is what a sample of each class counts for in N, whose sum stays;
-        the within-class scatter is that of all samples alike. ``penalties`` as in `of_means`.
+        ``class_weight`` (C,) is the weight in N of a sample of each class; the sum of N does
+        not change. In the within-class scatter, all samples have the same weight. ``penalties``
+        are as in `of_means`.
         """
         shares = moments.counts
         if class_weight is not None and np.ptp(class_weight) > 0.0:
@@ -132,8 +133,8 @@ class Objective:
     ) -> Objective:
         """Return J of separating classes with these means (U, d) and counts (U,).
 
-        γ is in units of `penalty_unit`. With a positive ``label_weight`` w the labels are
-        further targets, [A, √w I]; it has no effect if the targets are the labels already.
+        γ is in units of `penalty_unit`. With a positive ``label_weight`` w, the labels are
+        additional targets, [A, √w I]. It has no effect if the labels are the targets already.
         """
         if targets is not None:
             targets = np.asarray(targets, dtype=np.float64)
@@ -155,8 +156,9 @@ class Objective:
     def separating(self, means: Float64, shares: Float64) -> Objective:
         """Return J of separating other classes by their labels, over the same samples.
 
-        They have means (U, d) and counts (U,). Penalties are the same, with an intercept. If
-        both objectives ask for the same scatter columns in turn, these are computed once.
+        These classes have means (U, d) and counts (U,). Penalties are the same, with an
+        intercept. If both objectives request the same scatter columns in turn, these are
+        computed once.
         """
         other = self.of_means(
             self.moments,
@@ -171,7 +173,7 @@ class Objective:
         return replace(other, scatter_columns=self.scatter_columns)
 
     def centered(self) -> Objective:
-        """Return the same with an intercept, γ in absolute units.
+        """Return the same objective with an intercept, and with γ in absolute units.
 
         J without an intercept is that with one plus `origin_weight` ‖ā − μ'S W‖², where μ is
         the mean of the class means and ā that of their targets.
@@ -189,7 +191,7 @@ class Objective:
 
     @quiet_overflow
     def quadratic(self) -> Quadratic:
-        """Return what forward selection needs to know."""
+        """Return the `Quadratic` for forward selection."""
         return Quadratic(
             q=self.q,
             B=self.B,
@@ -201,7 +203,7 @@ class Objective:
         )
 
     def near_copies(self, max_correlation: float) -> NearCopies:
-        """Return which features nearly repeat others, by their correlation over the samples."""
+        """Return a finder of near copies, by correlations over the samples."""
 
         def scatter(features: Indices) -> Float64:
             return self.scatter_columns(features, precise=self.precise)
@@ -222,7 +224,7 @@ class Objective:
 
     @property
     def precise(self) -> bool:
-        """Whether γ is so small that rounding errors of float32 products would exceed it."""
+        """Whether γ is so small that rounding errors of float32 products exceed it."""
         small = self.gamma < SAFE_RELATIVE_PENALTY * float(self.diag.mean())
         return small or self.alpha > LARGEST_SAFE_ALPHA
 
@@ -233,9 +235,10 @@ class Objective:
 
     @property
     def _dtype(self) -> type[np.floating[Any]]:
-        """float32 if the data are and γ is known to be large, before G is.
+        """float32 if the data are float32 and γ is certainly large enough, else float64.
 
-        Products with class means are then as precise as those with X, in half the time.
+        With float32, products with class means are as precise as those with X, and take half
+        the time.
         """
         relative = self.penalty_scale in RELATIVE_SCALES
         large = relative and self.penalty >= SAFE_RELATIVE_PENALTY
@@ -256,7 +259,7 @@ class Objective:
 
     @property
     def _squared_labels(self) -> float:
-        """tr(I'N I) = Σ n_c of the labels, and about their mean Σ n_c − Σ n_c²/Σ n_c."""
+        """tr(I'N I) of the labels, which is Σ n_c, or Σ n_c − Σ n_c²/Σ n_c if centered."""
         total = float(self.shares.sum())
         if self.fit_intercept:
             total *= 1.0 - float(np.sum((self.shares / total) ** 2))
@@ -266,7 +269,7 @@ class Objective:
 
     @property
     def targets(self) -> Float64:
-        """Targets (U, r), with labels (U, r + U), about their mean if there is an intercept."""
+        """The targets (U, r), or (U, r + U) with labels, centered if there is an intercept."""
         if self.centered_targets is not None and not self.label_weight:
             return self.centered_targets
         labels = np.eye(len(self.shares))
@@ -290,7 +293,7 @@ class Objective:
 
     @property
     def _count_ratio(self) -> Float64:
-        """Shares n'_u over the counts n_u in `_class_root` (U,)."""
+        """The ratios (U,) of the shares n'_u to the counts n_u in `_class_root`."""
         if self.uses_moment_classes:
             return self.shares / self.moments.counts
         return np.ones(len(self.shares))
@@ -299,8 +302,8 @@ class Objective:
     def _moment_root(self) -> Floats:
         """R (C, d) with rows √n_c (m_c − μ_m) of the classes of the moments.
 
-        μ_m is the mean of all samples, and R'R their between-class scatter: T − R'R is the
-        within-class scatter S_w if T is the total scatter.
+        μ_m is the mean of all samples, and R'R is their between-class scatter. If T is the
+        total scatter, T − R'R is the within-class scatter S_w.
         """
         moments = self.moments
         return _root(moments.means, moments.counts, moments.mean, self._dtype)
@@ -310,7 +313,7 @@ class Objective:
         """R (U, d) with rows √n_u (m_u − μ) of the classes to separate.
 
         If these are the classes of the moments, n_u and μ are those of the moments, whatever
-        the shares: `_moment_root`, which can then be used twice.
+        the shares. Then this is `_moment_root`, which can be used twice.
         """
         if self.uses_moment_classes:
             return self._moment_root
@@ -334,7 +337,7 @@ class Objective:
     #     G = T + R' diag((1 + α) ρ − 1) R − (1 + α) N' (μ − μ_m)(μ − μ_m)'  [+ (1 + α) N' μμ'].
 
     def _class_terms(self, columns: Indices | slice) -> list[ClassTerm]:
-        """The terms R' diag(w) R of G, with some columns of R."""
+        """Return the terms R' diag(w) R of G, with some columns of R."""
         R = self._class_root[:, columns]
         weights = (1.0 + self.alpha) * self._count_ratio
         if self.uses_moment_classes:
@@ -345,7 +348,7 @@ class Objective:
         return [ClassTerm(R, w.astype(R.dtype)) for R, w in terms if w.any()]
 
     def _mean_terms(self) -> list[MeanTerm]:
-        """The terms weight·vv' of G."""
+        """Return the terms weight·vv' of G."""
         total = (1.0 + self.alpha) * float(self.shares.sum())
         terms = []
         if not self.fit_intercept:
@@ -372,7 +375,7 @@ class Objective:
         return np.maximum(out, 0.0)
 
     def columns(self, features: Indices) -> Float64:
-        """Columns (d, b) of G, in one pass over X and without a d × d matrix."""
+        """Return columns (d, b) of G, in one pass over X and without a d × d matrix."""
         # in the layout of the products, each column in one piece
         out = self.scatter_columns(features, precise=self.precise).copy(order="K")
         for R, w in self._class_terms(slice(None)):
@@ -383,9 +386,10 @@ class Objective:
         return out
 
     def estimate(self, features: Indices) -> Floats | None:
-        """G among some features (m, m), about right, its diagonal exact; None if unknown.
+        """Estimate G among some features (m, m), with an exact diagonal; None if impossible.
 
-        The within-class scatter is estimated from a subset of the samples, the rest is known.
+        The within-class scatter is estimated on a subset of the samples. Everything else is
+        known.
         """
         out = self.moments.within_estimate(features)
         if out is None:
@@ -404,10 +408,11 @@ class Objective:
         features: Indices,
         gram: Float64 | None = None,
     ) -> Float64:
-        """Within-class scatter (k, k) of some features, from G of these if it is known.
+        """Return the within-class scatter (k, k) of some features, from their G if it is known.
 
-        In G of a large α the within-class scatter is lost, and columns of features that are
-        constant up to rounding error may not have been centered: these are computed anew.
+        If α is large, the within-class scatter is lost in G. Columns of features that are
+        constant up to rounding errors may not have been centered. In both cases it is computed
+        again.
         """
         constant = self.moments.constant()[features].any()
         if gram is None or constant or self.alpha > LARGEST_SAFE_ALPHA:
@@ -420,7 +425,7 @@ class Objective:
         return out
 
     def gram(self) -> Float64:
-        """G (d, d) in float64."""
+        """Return G (d, d) in float64."""
         out = self.moments.scatter(precise=self.precise)
         if out is self.moments.scatter_matrix:
             out = out.copy()
@@ -437,7 +442,7 @@ class Objective:
     def B(self) -> Floats:
         """(1 + α) M'N A (d, r), column by column in memory as LAPACK wants it.
 
-        With labels as further targets [A, √w I] it has U more columns (d, r + U).
+        With labels as additional targets [A, √w I], it has shape (d, r + U).
         """
         if self.centered_targets is None:
             out = np.empty((len(self.means), self.n_features), dtype=self._dtype)
@@ -465,7 +470,7 @@ class Objective:
     def _write_label_B(self, out: Floats, factor: float = 1.0) -> None:
         """Write B' for A = I, times a factor, into an array (U, d).
 
-        Its rows are those of (1 + α) N (M − 1μ'): no product is needed.
+        Its rows are those of (1 + α) N (M − 1μ'), so no product is needed.
         """
         np.subtract(
             self.means, self.mean if self.fit_intercept else 0.0, out=out, casting="same_kind"
@@ -474,7 +479,7 @@ class Objective:
         out *= weights.astype(out.dtype)[:, None]
 
     def factor(self) -> Factor | None:
-        """F with n rows and F'F = G, if n < d and the samples are in memory or on a device."""
+        """Return F with n rows and F'F = G, if n < d and the samples are held."""
         rows = self.moments.rows
         if rows is None or rows.nbytes == 0 or rows.n_rows >= self.n_features:
             return None
@@ -501,7 +506,7 @@ class Objective:
         return Factor(X, roots * T, stretch * roots * self.targets[codes])
 
     def value(self, W: Float64, s: Float64) -> float:
-        """J at W (d, r) and s (d,)."""
+        """Return J at W (d, r) and s (d,)."""
         U = s[:, None] * W
         fit = np.sum(U * (self.gram() @ U - 2.0 * self.B))
         return float(self.q + fit + self.gamma * np.sum(W * W))
@@ -513,7 +518,7 @@ def _root(
     mean: Float64,
     dtype: type[Any],
 ) -> Floats:
-    """Return rows √n (M − mean) (C, d) in a precision."""
+    """Return the rows √n (M − mean) (C, d) in the given precision."""
     out: Floats = np.empty(means.shape, dtype=dtype)
     # The difference is taken in float64: far from the origin, means that are rounded to
     # float32 would differ by rounding errors only.
