@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
 #: A feature that begins so is a regular expression, searched for in the feature names.
 PATTERN_PREFIX = "re:"
-#: Parameters whose files may name features that the data lack, as a list of all probes does:
-#: what is not there cannot be selected. What is included must be there.
-OPEN_LISTS = ("candidates", "exclude")
-#: Unknown names that a warning shows.
-MOST_UNKNOWN = 5
+#: Parameters that may name features that the data lack, in files or price lists, as a list of
+#: all probes does: what is not there cannot be selected. What is included must be there.
+OPEN_LISTS = ("candidates", "costs", "exclude")
+#: Unknown names that a warning shows, and similar features.
+MOST_UNKNOWN = 20
+MOST_SIMILAR = 5
 #: First lines that a file of feature names may have as its header, in lower case.
 LIST_HEADERS = (
     "feature",
@@ -156,30 +157,76 @@ def _indices_of_text(parameter: str, text: str, n_features: int, known: _Known) 
     return found
 
 
+def without_unknown(
+    parameter: str, where: str, values: Sequence[Any], names: Sequence[object] | None
+) -> list[Any]:
+    """Return the values that may mean features of these names; a warning tells the others.
+
+    If no value is known, all are returned, so that they are refused with advice.
+
+    Parameters
+    ----------
+    parameter : str
+        Name of the parameter, for the warning.
+    where : str
+        What holds the values, for the warning.
+    values : sequence
+        Names, patterns, files, lists with commas and indices, as in `resolve_each`.
+    names : sequence of d names, optional
+
+    Examples
+    --------
+    >>> without_unknown("costs", "the list", ["a", "re:b"], ["a", "b1"])
+    ['a', 're:b']
+    """
+    if names is None:
+        return list(values)
+    return _without_unknown(parameter, where, values, _Known(names, {}))
+
+
 def _without_unknown(
-    parameter: str, path: str, listed_names: list[str], known: _Known
-) -> list[str]:
-    """Return the names of a file that are features or groups; a warning tells the others."""
-    unknown = [name for name in listed_names if name not in known.meant]
+    parameter: str, where: str, values: Sequence[Any], known: _Known
+) -> list[Any]:
+    """Return the values of a list that are features or groups; a warning tells the others."""
+    unknown = [value for value in values if _is_unknown(value, known)]
     # If none is known, the first one is refused with advice, as a single name is.
-    if not unknown or len(unknown) == len(listed_names):
-        return listed_names
+    if not unknown or len(unknown) == len(values):
+        return list(values)
     message = (
-        f": {len(unknown)} of {len(listed_names)} names in {path} are not among the features "
+        f": {len(unknown)} of {len(values)} names in {where} are not among the features "
         f"and were left out: {listed(unknown, MOST_UNKNOWN)}."
-        f"{_longer_names(unknown, known)}"
+        f"{_similar_names(unknown, known)}"
     )
     warn_user(ParameterWarning(parameter, message))
-    return [name for name in listed_names if name in known.meant]
+    left_out = set(unknown)
+    return [value for value in values if value not in left_out]
 
 
-def _longer_names(unknown: list[str], known: _Known) -> str:
-    """A sentence about features whose names are unknown ones with an id behind them."""
+def _is_unknown(value: object, known: _Known) -> bool:
+    """Whether a value is text that means neither features nor a pattern nor a file."""
+    if not isinstance(value, str) or value in known.meant:
+        return False
+    if value.startswith(PATTERN_PREFIX) or is_file(value):
+        return False
+    return not any(name.strip() in known.meant for name in value.split(","))
+
+
+def _similar_names(unknown: list[str], known: _Known) -> str:
+    """A sentence about features that unknown names may mean.
+
+    These are spelled with other capitals (Sftpc in mouse, SFTPC in man), or have an id behind
+    the name.
+    """
     wanted = set(unknown)
-    longer = [name for name in known.features if name.partition("_")[0] in wanted]
-    if not longer:
+    in_small_letters = {name.lower() for name in unknown}
+    similar = [
+        name
+        for name in known.features
+        if name.lower() in in_small_letters or name.partition("_")[0] in wanted
+    ]
+    if not similar:
         return ""
-    return f" Similar features of the data: {listed(longer, MOST_UNKNOWN)}."
+    return f" Similar features of the data: {listed(similar, MOST_SIMILAR)}."
 
 
 def _matching(parameter: str, text: str, names: Mapping[str, int]) -> list[int]:

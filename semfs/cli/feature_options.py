@@ -57,7 +57,12 @@ def feature_values(
             known |= {str(label) for label in labels}
         table = _two_columns(parameter, Path(text), known)
         if parameter == "costs":
-            return {name: _as_number(parameter, name, value) for name, value in table.items()}
+            # A feature with an empty cell has no price.
+            return {
+                name: _as_number(parameter, name, value)
+                for name, value in table.items()
+                if value
+            }
         return dict(table)
     reader = source.reader
     if reader.path is None or not reader.of_cells:

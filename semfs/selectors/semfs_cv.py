@@ -318,7 +318,10 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
     def _n_bought(self, d: int) -> int:
         """Return the number of features that the budget buys at their mean cost."""
         names = getattr(self, "feature_names_in_", None)
-        mean = float(np.sum(unit_costs(self.groups, self.costs, d, names))) / d
+        prices = unit_costs(self.groups, self.costs, d, names)
+        # Features that cannot be selected may have no price.
+        n_priced = d * (1.0 - np.isnan(prices).mean())
+        mean = float(np.nansum(prices)) / max(n_priced, 1.0)
         # features that cost nothing are all bought
         n_bought = d if mean <= 0.0 else int(float(self.budget or 0.0) / mean)
         return max(1, min(n_bought, AUTO_MOST, d))

@@ -608,6 +608,22 @@ def test_labels_that_name_samples_are_refused(tmp_path, invoke, monkeypatch):
     invoke("select", "machine.csv", "-l", "kind", "-k", 2)
 
 
+def test_a_price_list_of_the_candidates_only(tmp_path, invoke, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 5)), columns=list("abcde"))
+    frame["kind"] = ["on", "off", "idle"] * 20
+    frame.to_csv("machine.csv", index=False)
+    (tmp_path / "prices.csv").write_text("name,price\na,4\nb,3\nz,2\nd,\n")
+    rules = ("-l", "kind", "--costs", "prices.csv", "--budget", 5, "--bootstraps", 0)
+    done = invoke("panel", "machine.csv", *rules, "--candidates", "a,b")
+    assert "5 spent on 1 feature;" in done.stdout
+    assert done.stderr.count("--costs: 1 of 3 names in the price list") == 1
+    refused = invoke("panel", "machine.csv", *rules, code=2).stderr
+    assert (
+        "--costs has no price of 3 of the 5 features that may be selected: c, d, e." in refused
+    )
+
+
 def test_prices_of_groups_with_and_without_header(tmp_path, invoke, monkeypatch):
     monkeypatch.chdir(tmp_path)
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 4)), columns=list("abcd"))

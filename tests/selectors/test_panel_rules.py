@@ -182,7 +182,7 @@ def test_a_budget_that_is_too_small_is_refused(planted):
         ({"costs": [1.0] * 12}, "costs needs budget"),
         ({"budget": 3.0}, "budget needs costs"),
         ({"costs": [1.0, 2.0], "budget": 3.0}, "one value for each of the 12 features"),
-        ({"costs": {"x0": 1.0}, "budget": 3.0}, "has no cost of 11 of 12: x1"),
+        ({"costs": {"x0": 1.0}, "budget": 3.0}, "has no price of 11 of the 12 features .*: x1"),
         ({"costs": [-1.0] * 12, "budget": 3.0}, "must be 0 or more, got -1 for 'x0'"),
         ({"groups": "sensor"}, "must be one value per feature"),
         ({"n_features_to_select": None}, "may be None only with a budget"),
@@ -201,6 +201,63 @@ def test_rules_that_make_no_sense_are_refused(parameters, message, planted):
     X, y = planted
     with pytest.raises((ValueError, TypeError), match=message):
         SemFS(**({"n_features_to_select": 5} | parameters)).fit(X, y)
+
+
+@pytest.mark.parametrize("prices", ["mapping", "list", "groups"])
+def test_features_that_cannot_be_selected_need_no_price(planted, prices):
+    X, y = planted
+    X = X.copy()
+    X[:, 3] = 1.0  # constant
+    X[:, 7] = 1e-3 * X[:, 7]  # below the level
+    rules = {"candidates": [0, 1, 2, 3, 4, 5, 7], "exclude": [1], "min_level": 0.1}
+    priced = [0, 2, 4, 5]
+    complete = np.arange(1.0, 13.0)
+    costs = {f"x{j}": complete[j] for j in priced}
+    if prices != "mapping":
+        costs = [costs.get(f"x{j}") for j in range(12)]
+    if prices == "groups":
+        rules["groups"] = [0, 1, 0, 3, 4, 5, 6, 7, 8, 8, 10, 11]
+    found = SemFS(None, costs=costs, budget=9.0, **rules).fit(X, y)
+    expected = SemFS(None, costs=complete, budget=9.0, **rules).fit(X, y)
+    assert found.order_.tolist() == expected.order_.tolist()
+    assert selected(found) <= set(priced)
+    # Without candidates more could be bought, but not what has no price.
+    sentence = next(text for text in found.rules_ if text.startswith("candidates"))
+    assert "with" not in sentence.replace("Without", "")
+    costs[list(costs)[1] if prices == "mapping" else 2] = None
+    refused = r"has no price of 1 of the \d features that may be selected: x2\. Give prices, or"
+    with pytest.raises(ParameterError, match=refused):
+        SemFS(None, costs=costs, budget=9.0, **rules).fit(X, y)
+
+
+def test_a_price_list_may_name_features_that_the_data_lack(planted):
+    pandas = pytest.importorskip("pandas")
+    X, y = planted
+    frame = pandas.DataFrame(X, columns=[f"G{j}" for j in range(12)])
+    prices = {f"G{j}": 1.0 for j in range(12)}
+    expected = SemFS(None, costs=prices, budget=3.0).fit(frame, y)
+    more = {"g3": 9.0, **prices, "OTHER": 9.0}
+    message = r"2 of 14 names in the price list .*: g3, OTHER\. Similar features.*: G3\."
+    for costs in (more, pandas.Series(more)):
+        with pytest.warns(ParameterWarning, match=message):
+            found = SemFS(None, costs=costs, budget=3.0).fit(frame, y)
+        assert found.order_.tolist() == expected.order_.tolist()
+    with pytest.raises(ParameterError, match="no feature named 'OTHER'"):
+        SemFS(None, costs={"OTHER": 1.0}, budget=3.0).fit(frame, y)
+
+
+def test_a_group_that_may_be_selected_needs_a_price(planted):
+    X, y = planted
+    groups = ["a", "a", "b", "b", "c", "c", "d", "d", "e", "e", "f", "f"]
+    prices = {"a": 1.0, "b": 1.0, "c": 1.0}
+    with pytest.raises(ParameterError, match=r"no price of 3 of the 6 groups .*: d, e, f"):
+        SemFS(None, groups=groups, costs=prices, budget=2.0).fit(X, y)
+    rules = {"groups": groups, "candidates": ["a", "b", "c"]}
+    found = SemFS(None, costs=prices, budget=2.0, **rules).fit(X, y)
+    assert selected(found) <= set(range(6))
+    assert "of the budget" not in found.rules_[0]  # the price of d, e and f is not known
+    chosen = SemFSCV(None, costs=prices, budget=2.0, n_repeats=1, **rules).fit(X, y)
+    assert selected(chosen) <= set(range(6))
 
 
 def test_costs_of_groups_by_their_labels(planted):

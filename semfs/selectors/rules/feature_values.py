@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from semfs._typing import Float64, Indices, Label
-from semfs.feature_names import feature_name, resolve_each
+from semfs.feature_names import OPEN_LISTS, feature_name, resolve_each, without_unknown
 from semfs.validation import (
     ParameterError,
     ParameterTypeError,
+    ParameterWarning,
     check_number,
     did_you_mean,
     listed,
@@ -69,17 +71,16 @@ def feature_costs(
     d: int,
     names: Sequence[str] | None,
 ) -> Float64:
-    """Return the cost (d,) of each feature, from d numbers or a mapping from names."""
+    """Return the cost (d,) of each feature, from d numbers or a mapping from names.
+
+    Features without a price are NaN: those that cannot be selected need none.
+    """
     values = _values_of_features("costs", costs, d, names, missing=np.nan)
     try:
         found = np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ParameterTypeError("costs", "must be numbers.") from error
-    unknown = np.flatnonzero(np.isnan(found))
-    if unknown.size:
-        shown = listed([feature_name(int(j), names) for j in unknown])
-        raise ParameterError("costs", f"has no cost of {unknown.size} of {d}: {shown}.")
-    wrong = np.flatnonzero(~np.isfinite(found) | (found < 0.0))
+    wrong = np.flatnonzero(np.isinf(found) | (found < 0.0))
     if wrong.size:
         first = int(wrong[0])
         message = f"must be 0 or more, got {found[first]:g} for {feature_name(first, names)!r}."
@@ -97,6 +98,8 @@ def group_costs(costs: Any, labels: Sequence[Any], d: int) -> Float64 | None:
     --------
     >>> group_costs({"a": 2, "b": 3}, ["b", "a"], 5)
     array([3., 2.])
+
+    Groups without a price are NaN.
     """
     # A Series of d values may be in the order of the features.
     if _is_series(costs) and len(costs) != d:
@@ -137,6 +140,19 @@ def price_list(
     >>> price_list(["a", "a", "b"], {"a": 5, "b": 2}, 3, None, [1, 0])
     {'group': ['a', 'a'], 'cost': [5.0, None]}
     """
+    # The fit has warned already of names that are not among the features.
+    with warnings.catch_warnings(action="ignore", category=ParameterWarning):
+        return _price_list(groups, costs, d, names, selected)
+
+
+def _price_list(
+    groups: Any,
+    costs: Any,
+    d: int,
+    names: Sequence[str] | None,
+    selected: Sequence[int],
+) -> dict[str, list[Any]]:
+    """Return what `price_list` does, with warnings."""
     found: dict[str, list[Any]] = {}
     of_groups = None
     if groups is not None:
@@ -199,8 +215,13 @@ def _values_of_features(
             values = dict(zip(index, values.tolist()))
     if isinstance(values, Mapping):
         found = [missing] * d
-        meant = resolve_each(parameter, list(values), names, d)
-        for indices, value in zip(meant, values.values()):
+        keys = list(values)
+        # A price list may hold all that the vendor sells, as a list of candidates may.
+        if parameter in OPEN_LISTS:
+            keys = without_unknown(parameter, "the price list", keys, names)
+        meant = resolve_each(parameter, keys, names, d)
+        for indices, key in zip(meant, keys):
+            value = values[key]
             for j in indices:
                 found[j] = value
         return found

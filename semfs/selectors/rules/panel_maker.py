@@ -16,14 +16,13 @@ from semfs.method.panel import Panel
 from semfs.selectors.rules.class_levels import ClassLevels
 from semfs.selectors.rules.feature_values import (
     class_capacity,
-    feature_costs,
-    group_costs,
     group_units,
+    unit_costs,
 )
 from semfs.selectors.rules.panel_rules import PanelRules
 from semfs.selectors.rules.parameters import PANEL_RULES, RuleParameters, is_set
 from semfs.selectors.rules.refusal import Refusal
-from semfs.validation import ParameterError
+from semfs.validation import ParameterError, listed
 
 
 def panel_rules(
@@ -130,6 +129,13 @@ class _PanelMaker:
         is_out = _union(excluded, d)
         self.available = self._available(is_out)
         self._check_forced_groups(unit_of, forced, is_out)
+        #: Costs (U,); NaN for units without a price, since those out of reach need none.
+        self.costs: Float64 | None = None
+        if params.budget is not None:
+            prices = unit_costs(params.groups, params.costs, d, names)
+            self._check_prices(prices, unit_of)
+            of_units = len(prices) == self.n_units
+            self.costs = prices if of_units else self.per_unit(prices[None])[0]
         self.count = self._count(d)
 
     def _holds(self, features: Mask) -> Mask:
@@ -155,6 +161,26 @@ class _PanelMaker:
             f"keep {shown[1]!r} out. Include or exclude the whole group."
         )
         raise ParameterError("include", message)
+
+    def _check_prices(self, prices: Float64, unit_of: Indices) -> None:
+        """Raise if a feature (d,), or a group (U,), that may be selected has no price."""
+        of_groups = self.unit_of is not None and len(prices) == self.n_units
+        is_open = self.available if of_groups else self.available[unit_of]
+        unpriced = np.flatnonzero(np.isnan(prices) & is_open).tolist()
+        if not unpriced:
+            return
+        what = "groups" if of_groups else "features"
+        if of_groups:
+            assert self.labels is not None
+            unpriced_names = [str(self.labels[unit]) for unit in unpriced]
+        else:
+            unpriced_names = [feature_name(j, self.names) for j in unpriced]
+        message = (
+            f"has no price of {len(unpriced)} of the {int(is_open.sum())} {what} that may be "
+            f"selected: {listed(unpriced_names)}. Give prices, or restrict candidates to the "
+            f"priced {what}."
+        )
+        raise ParameterError("costs", message)
 
     def per_unit(self, values: Any) -> Float64:
         """Sum values (r, d) over the features of each unit, to shape (r, U)."""
@@ -182,11 +208,13 @@ class _PanelMaker:
         params = self.params
         usage: list[Float64] = []
         limits: list[float] = []
-        if params.budget is not None:
-            costs = self._unit_costs()
-            usage.append(costs)
-            limits.append(float(params.budget))
-            rules = replace(rules, costs=costs)
+        if self.costs is not None:
+            budget = float(params.budget or 0.0)
+            # Units without a price are not available. A price above the budget, because
+            # solvers of integer programs want finite numbers.
+            usage.append(np.where(np.isnan(self.costs), 2.0 * budget + 1.0, self.costs))
+            limits.append(budget)
+            rules = replace(rules, costs=self.costs)
         n_budget = len(limits)
         if params.capacity is not None:
             capacity = class_capacity(params.capacity, self.levels.classes)
@@ -221,7 +249,7 @@ class _PanelMaker:
         panel = Panel(
             n_units=self.count,
             unit_of=self.unit_of,
-            costs=rules.costs,
+            costs=usage[0] if n_budget else None,
             demands=demands if feasible is not None else None,
             feasible=feasible,
         )
@@ -250,17 +278,6 @@ class _PanelMaker:
         raise ParameterError(
             "capacity", "is smaller than the signal of every feature. Raise it."
         )
-
-    def _unit_costs(self) -> Float64:
-        """Return the cost (U,) of each unit: that of its features, or of its group."""
-        d = self._sum.shape[0]
-        costs = self.params.costs
-        if self.unit_of is not None:
-            assert self.labels is not None
-            of_groups = group_costs(costs, self.labels, d)
-            if of_groups is not None:
-                return of_groups
-        return self.per_unit(feature_costs(costs, d, self.names)[None])[0]
 
     def _signal(self) -> Float64:
         """Return the expected signal (C, U) of each unit in each class."""
@@ -338,6 +355,9 @@ class _PanelMaker:
         d = len(self.varying)
         others = {name: mask for name, mask in self.excluded.items() if name != rule}
         available = self._available(_union(others, d))
+        if self.costs is not None:
+            # Without the rule, features that have no price could not be bought either.
+            available &= ~np.isnan(self.costs)
         new = available & ~self.available
         # A group enters with all its features, also those of one value.
         freed = new if self.unit_of is None else new[self.unit_of]

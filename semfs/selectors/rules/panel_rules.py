@@ -28,7 +28,7 @@ class PanelRules:
     ruled_out: Mapping[str, Indices]  # features, by the rule
     forced: Indices
     names: Sequence[str] | None
-    costs: Float64 | None = None  # (U,)
+    costs: Float64 | None = None  # (U,), NaN without a price
     budget: float | None = None
     capacity: Float64 | None = None  # (C,)
     min_per_class: int = 0
@@ -103,7 +103,8 @@ class PanelRules:
         # One feature keeps its whole group out.
         n_features = int(np.isin(unit_of, units).sum())
         size = counted(n_features, "feature")
-        if self.costs is not None:
+        # Features that are kept out may have no price.
+        if self.costs is not None and not np.isnan(self.costs[units]).any():
             size += f", {self.costs[units].sum():g} of the budget"
         names = listed([self._unit_name(unit) for unit in units.tolist()], MOST_UNITS)
         if len(units) == 1:
