@@ -202,8 +202,8 @@ def _facts_of_fit(job: Job, fitted: BaseEstimator) -> dict[str, Any]:
                 "or store the objective of each iteration."
             )
         facts["objective"] = np.asarray(fitted.objective_).tolist()
-    knowledge: Mapping[str, str] = getattr(fitted, "knowledge_", {})
-    not_used = {source: text for source, text in knowledge.items() if "not used" in text}
+    # baselines have no such attribute
+    not_used = {source: fitted.knowledge_[source] for source in getattr(fitted, "unused_", ())}
     if not_used:
         facts["not_used"] = not_used
     return facts

@@ -91,6 +91,7 @@ class Fitted:
     within: Float64  # (k, k), their covariance within classes
     table: AttributeTable  # descriptions of the seen classes
     knowledge: Mapping[str, str]  # what was used, and what was not, and why
+    unused: Sequence[str] = ()  # sources of knowledge that were not used
     new_table: AttributeTable | None = None  # descriptions of unseen classes
     target_r2: float = float("nan")
     n_new_classes: int = 0
@@ -127,6 +128,7 @@ class Fitted:
             within=to_numpy(selector.within_),
             table=selector.class_table_,
             knowledge=getattr(selector, "knowledge_", {}),
+            unused=getattr(selector, "unused_", ()),
             new_table=selector.new_table_,
             target_r2=selector.target_r2_,
             n_new_classes=selector.n_new_classes_,
@@ -160,6 +162,7 @@ class Fitted:
             "class_means_": self.class_means,
             "within_": self.within,
             "knowledge_": Notes(self._notes()),
+            "unused_": list(self.unused),
             "new_table_": self.new_table,
             "target_r2_": self.target_r2,
             "n_new_classes_": self.n_new_classes,

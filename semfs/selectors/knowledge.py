@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from semfs.selectors.inputs.unlabeled_rows import UnlabeledRows, UnlabeledStream
     from semfs.selectors.parameters import MethodParameters
 
+#: Sources of information, as ``knowledge_`` names them.
+UNSEEN_CLASSES = "unseen classes"
+UNLABELED_SAMPLES = "unlabeled samples"
+
 
 @dataclass(frozen=True, eq=False)
 class Knowledge:
@@ -36,6 +40,19 @@ class Knowledge:
     unseen_problem: Quadratic | None  # of separating them; None if they are not used
     target_r2: float  # share of the spread of class means that descriptions predict
     unlabeled: UnlabeledClasses  # clusters of the unlabeled samples
+
+    @property
+    def unused(self) -> list[str]:
+        """Return the sources in ``notes`` that were found to be of no use."""
+        problems = {
+            UNSEEN_CLASSES: self.unseen_problem,
+            UNLABELED_SAMPLES: self.unlabeled.problem,
+        }
+        return [
+            source
+            for source, problem in problems.items()
+            if source in self.notes and problem is None
+        ]
 
     @property
     def problems(self) -> list[Quadratic]:
@@ -71,7 +88,7 @@ def further_knowledge(
         unseen_problem = found.problem
         r2 = found.r2
         n_unseen = len(unseen.classes)
-        notes["unseen classes"] = f"{n_unseen} described, {found.note}"
+        notes[UNSEEN_CLASSES] = f"{n_unseen} described, {found.note}"
         if unseen_problem is not None:
             others = f"the {n_seen} seen and {n_unseen} described classes"
         elif not isinstance(params.target_attributes, str):
@@ -82,7 +99,7 @@ def further_knowledge(
         n_clusters = _number_of_clusters(params.n_new_classes, unseen)
         clusters = unlabeled_classes(objective, unlabeled, n_clusters)
         n_other_problems = 1 if unseen_problem is None else 2
-        notes["unlabeled samples"] = clusters.sentence(others, n_other_problems)
+        notes[UNLABELED_SAMPLES] = clusters.sentence(others, n_other_problems)
 
     alike = "" if params.attributes is None else classes_alike(params, table)
     if alike:

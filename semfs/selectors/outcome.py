@@ -60,6 +60,7 @@ class Outcome:
             within=within / moments.total,
             table=problem.table,
             knowledge=knowledge.notes,
+            unused=knowledge.unused,
             new_table=knowledge.unseen,
             target_r2=knowledge.target_r2,
             n_new_classes=knowledge.unlabeled.n_clusters,

@@ -244,6 +244,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         For each source of information, whether it was used, and if not, why. Sources are the
         seen classes, descriptions of unseen classes, and unlabeled samples. Further entries
         name seen classes that have the same description, and near copies that were skipped.
+    unused_ : list of str
+        The sources in ``knowledge_`` that were not used.
     skipped_ : dict from int to int
         Maps each feature that was skipped as a near copy to the selected feature that it
         copies.

@@ -18,6 +18,7 @@ from semfs.method.panel import Panel
 from semfs.rows import in_memory
 from semfs.selectors.candidates import user_candidates
 from semfs.selectors.folds import ClassFolds
+from semfs.selectors.knowledge import UNSEEN_CLASSES
 from semfs.selectors.rules.class_levels import ClassLevels
 from semfs.selectors.rules.panel_maker import panel_rules
 from semfs.system import import_optional
@@ -101,8 +102,11 @@ def selection_counts(
 def _panel_of(fitted: Any, moments: Moments, names: Sequence[str] | None) -> Panel | None:
     """Return the panel rules of a fitted SemFS, or None if it has none."""
     preprocessing = fitted._preprocessing()
-    # Described unseen classes are in the rules if the fit used them, which its notes say.
-    is_used = ", used" in fitted.knowledge_.get("unseen classes", "")
+    # Described unseen classes are in the rules if the fit used them.
+    is_used = (
+        UNSEEN_CLASSES in fitted.knowledge_
+        and UNSEEN_CLASSES not in fitted._get_fitted().unused
+    )
     unseen = fitted.new_table_ if is_used else None
     levels = ClassLevels.of_fit(fitted, moments, preprocessing, fitted.class_table_, unseen)
     candidates = user_candidates(fitted, moments, names, preprocessing)

@@ -154,6 +154,7 @@ def test_too_few_unlabeled_rows_are_not_used_and_a_remedy_is_named():
         selector = SemFS(5).fit(X, y, X_unlabeled=X_new[:6])
     assert_same_fit(selector, SemFS(5).fit(X, y))
     assert selector.n_new_classes_ == 0
+    assert selector.unused_ == ["unlabeled samples"]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -257,6 +258,7 @@ def test_unlabeled_samples_that_do_not_differ_are_not_used():
         warnings.simplefilter("error", RuntimeWarning)
         found = SemFS(3).fit(X, y, X_unlabeled=np.repeat(X[:1], 50, axis=0))
     assert "50 unlabeled samples: not used" in found.knowledge_["unlabeled samples"]
+    assert found.unused_ == ["unlabeled samples"]
     assert found.n_new_classes_ == 0
     assert_same_fit(found, SemFS(3).fit(X, y))
 
@@ -486,6 +488,8 @@ def test_descriptions_are_not_used_with_few_seen_classes():
     assert_same_fit(selector, SemFS(4, A[:4]).fit(X[few], y[few]))
     quiet = SemFS(4, A).fit(X[few], y[few])
     assert "not used: 4 seen classes" in quiet.knowledge_["unseen classes"]
+    assert quiet.unused_ == ["unseen classes"]
+    assert SemFS(4, A).fit(X, y).unused_ == []
 
 
 @pytest.mark.parametrize(
