@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semfs._typing import AttributesLike
 from semfs.attributes import AttributeTable
 from semfs.method.class_means import unseen_class_problem
 from semfs.method.objective import Objective
 from semfs.method.quadratic import Quadratic
 from semfs.selectors.training_checks import classes_alike
 from semfs.selectors.unlabeled_classes import UnlabeledClasses, unlabeled_classes
+from semfs.selectors.unseen_classes import unseen_descriptions
 from semfs.validation import ParameterError, warn_user
 
 if TYPE_CHECKING:
@@ -119,31 +119,3 @@ def _number_of_clusters(n_new_classes: int | str, unseen: AttributeTable | None)
             'or more, or choose "auto" or a number.',
         )
     return n_described
-
-
-def unseen_descriptions(
-    attributes: AttributesLike | AttributeTable | None,
-    target_attributes: AttributesLike | AttributeTable | str | None,
-    seen: AttributeTable,
-) -> AttributeTable | None:
-    """Return the descriptions of the unseen classes, or None.
-
-    ``target_attributes`` is "table" for the rows of ``attributes``, None, or a separate table
-    that describes at least two unseen classes.
-    """
-    if target_attributes is None or attributes is None:
-        return None
-    # a word refers to the table that describes the seen classes
-    separate = not isinstance(target_attributes, str)
-    table = AttributeTable.from_any(target_attributes if separate else attributes)
-    table = table.columns_of(seen, "target_attributes")
-    known = set(seen.classes.tolist())
-    unseen = [i for i, label in enumerate(table.classes.tolist()) if label not in known]
-    # there is nothing to separate one class from
-    if separate and len(unseen) < 2:
-        raise ValueError(
-            f"target_attributes describes {len(unseen)} unseen classes. Describe two or more."
-        )
-    if not unseen:
-        return None
-    return AttributeTable(table.values[unseen], table.classes[unseen], seen.names)

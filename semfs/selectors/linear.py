@@ -32,7 +32,7 @@ from semfs.method.penalty import RELATIVE_SCALES, SAFE_RELATIVE_PENALTY
 from semfs.rows import device, in_memory
 from semfs.rows.device import floating_dtypes, to_numpy
 from semfs.selectors.inputs.fit_input import FitInput
-from semfs.selectors.naming import NamingSelector
+from semfs.selectors.predicting import PredictingSelector
 from semfs.system import import_optional
 from semfs.validation import LARGEST_TERM_WEIGHT, check_integer
 
@@ -48,7 +48,7 @@ REMEMBERED_BYTES = 256 * 2**20
 
 
 @dataclass(eq=False, repr=False)
-class LinearSelector(NamingSelector):
+class LinearSelector(PredictingSelector):
     """Base class of SemFS and SemFSCV, which rank features by a linear model of attributes."""
 
     n_features_to_select: Any = 50

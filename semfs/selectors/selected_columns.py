@@ -142,6 +142,21 @@ def map_lazily(selector: RankingSelector, X: Any, function: Callable[[Float64], 
     return lazy_rows(selected, of_chunk, dtype=example.dtype, width=width)
 
 
+def only_rows(blocks: Iterator[Float64], rows: Mask) -> Iterator[Float64]:
+    """Yield, from blocks (r, k), the samples that a mask (n,) selects."""
+    n_done = 0
+    for Z in blocks:
+        kept = rows[n_done : n_done + len(Z)]
+        n_done += len(Z)
+        # X is read in blocks, so that its length is known only at the end
+        if len(kept) < len(Z):
+            break
+        if kept.any():
+            yield Z[kept]
+    if n_done != len(rows):
+        raise ParameterError("rows", f"has {len(rows)} values, but X has another length.")
+
+
 def dense(Z: Matrix) -> Float64:
     """Return a matrix as a dense array in float64."""
     found: Any = Z

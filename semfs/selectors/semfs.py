@@ -4,7 +4,7 @@
 (outcome.py) translates the solution back to the features and units of the user, which gives a
 `Fitted` (fitted.py). The values of that are the fitted attributes of the selector.
 `LinearSelector` (linear.py) has the parameters shared with `SemFSCV`, and explanations.
-`NamingSelector` (naming.py) has predictions.
+`PredictingSelector` (predicting.py) has predictions.
 """
 
 from __future__ import annotations

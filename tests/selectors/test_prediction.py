@@ -12,7 +12,7 @@ from semfs.datasets import load_sample
 from semfs.method.class_means import MeanModel
 from semfs.selectors.calibration_sample import CalibrationSample
 from semfs.selectors.certainty import quantile
-from semfs.selectors.question import largest_columns
+from semfs.selectors.classifier import largest_columns
 from semfs.selectors.together import KeptBlocks
 
 C, U, M, D = 24, 8, 6, 20  # seen classes, unseen classes, attributes, features

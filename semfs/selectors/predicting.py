@@ -1,12 +1,13 @@
-"""`NamingSelector`: predictions of the class of a sample, which may be seen or only described.
+"""`PredictingSelector`: predicts the class of a sample, which may be seen or only described.
 
-The public methods differ in what they return. `Question` holds what they share: the samples,
-the classes to decide among, and the prediction model.
+Every public method reads the selected columns of the samples, block by block
+(``selected_columns``), and makes a `Classifier` (``classifier``), which decides among the
+classes. The methods differ in what they return.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,22 @@ from semfs.attributes import AttributeTable
 from semfs.labels import LabelArray, Labels, label_array
 from semfs.rows.dask_data import is_dask
 from semfs.rows.device import like, to_numpy
+from semfs.selectors.classifier import Classifier, largest_columns
 from semfs.selectors.fitted import Fitted
 from semfs.selectors.inputs.batches import batch_of
 from semfs.selectors.prediction import ClassPredictor
-from semfs.selectors.question import Question, largest_columns
 from semfs.selectors.ranking import RankingSelector
-from semfs.selectors.selected_columns import map_lazily, present_columns, selected_columns
+from semfs.selectors.selected_columns import (
+    map_lazily,
+    only_rows,
+    present_columns,
+    selected_columns,
+)
 from semfs.selectors.table_scale import warn_of_other_scale
 from semfs.validation import ParameterError, check_integer
 
 
-class NamingSelector(RankingSelector):
+class PredictingSelector(RankingSelector):
     """Base class of selectors that predict classes and probabilities."""
 
     # ---- what a fit learned ----------------------------------------------------------
@@ -148,17 +154,16 @@ class NamingSelector(RankingSelector):
             Batch of each sample, as in `fit`. Offsets of batches that were part of the fit are
             removed. Samples of other batches are not corrected.
         """
-        question = self._question(
+        classifier, blocks = self._classifier(
             "predict", X, class_table, missing_features, batch, unknown, unknown_rate
         )
         # batches are given by row number, which a lazy chunk does not know
         if is_dask(X) and batch is None:
-            question = question.without_samples()
             if unknown is None:
-                return map_lazily(self, X, question.best_class)
-            # chunks with and without refused samples must be of one type
-            return map_lazily(self, X, lambda Z: question.best_class(Z).astype(object))
-        return _concatenated(map(question.best_class, question.blocks), X)
+                return map_lazily(self, X, classifier.labels)
+            # chunks with and without unknown samples must be of one type
+            return map_lazily(self, X, lambda Z: classifier.labels(Z).astype(object))
+        return _concatenated(map(classifier.labels, blocks), X)
 
     def predict_together(
         self,
@@ -193,12 +198,12 @@ class NamingSelector(RankingSelector):
         batch : array-like of shape (n,) or str, optional
             As in `predict`.
         """
-        question = self._question(
+        classifier, blocks = self._classifier(
             "predict_together", X, class_table, missing_features, batch, unknown, unknown_rate
         )
         labels = [
-            question.likeliest(probabilities, scores)
-            for probabilities, scores in question.predictions(together=True)
+            classifier.labels_of(largest_columns(probabilities, 1), scores)[:, 0]
+            for probabilities, scores in classifier.probabilities(blocks, together=True)
         ]
         return _concatenated(labels, X)
 
@@ -231,9 +236,10 @@ class NamingSelector(RankingSelector):
         batch : array-like of shape (n,) or str, optional
             As in `predict`.
         """
-        question = self._question("predict_proba", X, class_table, missing_features, batch)
-        predictions = question.predictions(together)
-        return _concatenated((probabilities for probabilities, _ in predictions), X)
+        method = "predict_proba"
+        classifier, blocks = self._classifier(method, X, class_table, missing_features, batch)
+        found = classifier.probabilities(blocks, together=together)
+        return _concatenated((probabilities for probabilities, _ in found), X)
 
     def predict_top(
         self,
@@ -276,16 +282,16 @@ class NamingSelector(RankingSelector):
             As in `predict`.
         """
         check_integer("n", n, 1)
-        question = self._question(
+        classifier, blocks = self._classifier(
             "predict_top", X, class_table, missing_features, batch, unknown, unknown_rate
         )
         if rows is not None:
-            question = question.only(rows)
+            blocks = only_rows(blocks, np.asarray(rows, dtype=bool))
         labels = []
         largest = []
-        for probabilities, scores in question.predictions(together):
+        for probabilities, scores in classifier.probabilities(blocks, together=together):
             best = largest_columns(probabilities, n)
-            labels.append(question.names_of(best, scores))
+            labels.append(classifier.labels_of(best, scores))
             largest.append(np.take_along_axis(probabilities, best, axis=1))
         return _concatenated(labels, X), _concatenated(largest, X)
 
@@ -314,12 +320,12 @@ class NamingSelector(RankingSelector):
             As in `predict`.
         """
         method = "decision_function"
-        question = self._question(method, X, class_table, missing_features, batch)
+        classifier, blocks = self._classifier(method, X, class_table, missing_features, batch)
         if is_dask(X) and batch is None:
-            return map_lazily(self, X, question.without_samples().scores)
-        return _concatenated(map(question.scores, question.blocks), X)
+            return map_lazily(self, X, classifier.scores)
+        return _concatenated(map(classifier.scores, blocks), X)
 
-    def _question(
+    def _classifier(
         self,
         method: str,
         X: DataLike,
@@ -328,8 +334,12 @@ class NamingSelector(RankingSelector):
         batch: LabelsLike | str | None,
         unknown: Label | None = None,
         unknown_rate: float = 0.0,
-    ) -> Question:
-        """Return the question that a public method asks, from its arguments."""
+    ) -> tuple[Classifier, Iterator[Float64]]:
+        """Return what decides on the class, and the selected columns (r, k) of samples X.
+
+        Arguments are those of the public ``method``. If X lacks selected features, both are
+        about the others.
+        """
         check_is_fitted(self)
         X, batches = batch_of(X, batch, "batch")
         table = self.candidate_classes(class_table)
@@ -342,7 +352,7 @@ class NamingSelector(RankingSelector):
             known = Labels.of(getattr(self, "batches_", np.zeros(0))).classes
             offsets = np.asarray(to_numpy(getattr(self, "batch_offsets_", np.zeros((0, 0)))))
             blocks = columns.without_offsets(Labels.of(batches), known, offsets)
-        return Question(model, table, blocks).with_unknown(unknown, unknown_rate)
+        return Classifier(model, table).with_unknown(unknown, unknown_rate), blocks
 
 
 def _are_labels(table: AttributeTable) -> bool:
