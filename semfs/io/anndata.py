@@ -1,4 +1,4 @@
-"""AnnData: cells and their genes in .h5ad and Zarr files, in memory, or backed by a file."""
+"""AnnData objects in memory or backed, and AnnData in .h5ad and Zarr files."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ def view(
 
 
 def as_genes(data: object) -> GeneMatrix | None:
-    """Return an AnnData object as its matrix X, a `GeneMatrix` as it is; None for other data.
+    """Return a `GeneMatrix` for AnnData, a `GeneMatrix` unchanged, and None for other data.
 
-    AnnData is recognized by its attributes, so that the package need not be imported.
+    AnnData is recognized by its attributes, so the package need not be imported.
     """
     if isinstance(data, GeneMatrix):
         return data
@@ -116,7 +116,7 @@ def as_genes(data: object) -> GeneMatrix | None:
 
 @dataclass(frozen=True, eq=False)
 class GeneMatrix:
-    """X, a layer or raw of an AnnData object; made by `view`."""
+    """X, a layer or raw of an AnnData object. `view` makes it."""
 
     adata: AnnData
     layer: str | None
@@ -131,14 +131,14 @@ class GeneMatrix:
 
     @property
     def names(self) -> list[str]:
-        """The names of the genes, all different."""
+        """The unique names of the genes."""
         names = self.var.index.to_series()  # the fallback of missing symbols
         if self.gene_symbols is not None:
             names = self.var[self.gene_symbols].astype(object).fillna(names)
         return unique_names(names)
 
     def labels(self, column: str) -> Labels:
-        """Return the labels of the cells in a column of ``obs``; missing ones are none."""
+        """Return the labels of the cells in a column of ``obs``; missing ones are no labels."""
         if column not in self.adata.obs:
             found = ", ".join(map(str, list(self.adata.obs)[:MOST_NAMES]))
             raise ValueError(f"obs has no column {column!r}; found: {found}.")
@@ -164,7 +164,7 @@ class GeneMatrix:
         return reader
 
     def keep(self, columns: Indices) -> AnnData:
-        """Return the object with the genes ``columns`` (k,) alone; of raw, a new object."""
+        """Return the object with only the genes ``columns`` (k,); for raw, a new object."""
         if not self.use_raw:
             return self.adata[:, columns]
         reader = self.reader()
@@ -187,9 +187,9 @@ def _obs_names(adata: AnnData) -> list[str]:
 
 
 def open_genes(genes: GeneMatrix, request: Request) -> tuple[Reader, Labels | None]:
-    """Return a reader of an AnnData object's cells, and the labels in a column of ``obs``.
+    """Return a reader of the cells of an AnnData object, and labels in a column of ``obs``.
 
-    Labels in memory are taken as they are: every text is a class.
+    Every text in these labels is a class, even "unknown".
     """
     if request.key is not None:
         genes = view(genes.adata, request.key, normalize=genes.normalize)
@@ -206,7 +206,7 @@ def open_h5ad(path: Path, request: Request) -> tuple[Reader, Labels | None]:
 
 
 def is_anndata_zarr(path: Path) -> bool:
-    """Whether a folder is Zarr that AnnData wrote."""
+    """Return whether a folder is Zarr that AnnData wrote."""
     return is_zarr(path) and (path / "obs").is_dir()
 
 
@@ -216,19 +216,19 @@ def open_anndata_zarr(path: Path, request: Request) -> tuple[Reader, Labels | No
 
 
 def is_anndata_file(path: Path) -> bool:
-    """Whether a path is an .h5ad file or AnnData in a Zarr folder."""
+    """Return whether a path is an .h5ad file or AnnData in a Zarr folder."""
     return path.suffix.lower() == ".h5ad" or is_anndata_zarr(path)
 
 
 def has_layers(data: object) -> bool:
-    """Whether data are AnnData of which no matrix was chosen by `view`, or such a file."""
+    """Return whether data are AnnData, or its file, without a matrix chosen by `view`."""
     if isinstance(data, (str, Path)):
         return is_anndata_file(Path(data))
     return not isinstance(data, GeneMatrix) and as_genes(data) is not None
 
 
 def frame_column(path: Path, frame: str, column: str | None = None) -> Any:
-    """Return a column of ``obs``, ``var`` or ``raw/var`` of a file; None: the index."""
+    """Return a column of ``obs``, ``var`` or ``raw/var`` of a file. None means the index."""
     store = _store_of(path)
     with store.errors():
         return _column(store, frame, column)
@@ -254,7 +254,7 @@ def _store_of(path: Path) -> Store:
 
 
 def _open_store(store: Store, request: Request) -> tuple[Reader, Labels | None]:
-    """All that is read of an AnnData file: matrix, names and labels, from one handle."""
+    """Read matrix, names and labels of an AnnData file, with one file handle."""
     with store.errors():
         labels = _obs_labels(store, request)
         reader = _matrix_of_cells(store, request.key)
@@ -263,7 +263,7 @@ def _open_store(store: Store, request: Request) -> tuple[Reader, Labels | None]:
 
 
 def _obs_labels(store: Store, request: Request) -> Labels | None:
-    """The labels in the column of ``obs`` that y names; None if y is not such a name."""
+    """Return the labels in the column of ``obs`` that y names, or None if there is none."""
     if request.y is not None and request.name is None:
         return None
     columns = _frame_columns(store, "obs")
@@ -285,7 +285,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _matrix_of_cells(store: Store, layer: str | None) -> Reader:
-    """A reader of X, a layer or "raw", with the names of genes and cells."""
+    """Return a reader of X, a layer or "raw", with the names of genes and cells."""
     is_raw = layer == "raw" and "raw" in store
     if is_raw:
         name = "raw/X"
@@ -307,12 +307,12 @@ def _matrix_of_cells(store: Store, layer: str | None) -> Reader:
 
 
 def _index(store: Store, frame: str) -> list[str]:
-    """The index of ``obs`` or ``var`` as text."""
+    """Return the index of ``obs`` or ``var`` as text."""
     return [str(name) for name in _column(store, frame, None)]
 
 
 def _frame_group(store: Store, frame: str) -> h5py.Group:
-    """The group of ``obs`` or ``var``."""
+    """Return the group of ``obs`` or ``var``."""
     # a Zarr array has no members
     group = store.root.get(frame) if hasattr(store.root, "get") else None
     if not hasattr(group, "keys"):
@@ -323,7 +323,7 @@ def _frame_group(store: Store, frame: str) -> h5py.Group:
 
 
 def _frame_columns(store: Store, frame: str) -> list[str]:
-    """Names of the columns of ``obs`` or ``var``, in their order."""
+    """Return the names of the columns of ``obs`` or ``var``, in their order."""
     group = _frame_group(store, frame)
     index = str(group.attrs.get("_index", "_index"))
     # AnnData 0.7 kept the categories of all columns in one group
@@ -334,7 +334,7 @@ def _frame_columns(store: Store, frame: str) -> list[str]:
 
 
 def _column(store: Store, frame: str, column: str | None) -> Any:
-    """A column of ``obs`` or ``var`` as pandas has it; None: the index."""
+    """Return a column of ``obs`` or ``var`` as in pandas. None means the index."""
     reading = import_optional("anndata.io", "data", what=str(store.path))
     group = _frame_group(store, frame)
     name = str(group.attrs.get("_index", "_index")) if column is None else column
@@ -356,7 +356,7 @@ def _column(store: Store, frame: str, column: str | None) -> Any:
 
 
 def check_counts(reader: Reader, normalize: bool) -> None:
-    """Warn if cells look like raw counts without ``normalize``, or like logarithms with it."""
+    """Warn if values look like raw counts without ``normalize``, or like logarithms with it."""
     values = reader.some_values()
     # negative values are scaled or corrected data: no counts, no logarithms
     if not len(values) or values.min() < 0 or not np.isfinite(values.max()):

@@ -1,6 +1,7 @@
-"""Chunks of compressed arrays, decompressed by ourselves so that threads work side by side.
+"""Decompresses chunks of arrays in several threads at the same time.
 
-HDF5 decompresses under one lock, and Zarr in Python; both let us have the raw bytes of a chunk.
+HDF5 decompresses under one lock, and Zarr in Python. Both give access to the raw bytes of a
+chunk, which are decompressed here.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ _ZARR_CODECS = ("blosc", "zstd")
 
 
 class ChunkedArray:
-    """An array (n,) of a file, whose chunks a function decompresses.
+    """An array (n,) of a file, whose chunks are decompressed by a function.
 
-    ``decompress(number)`` returns the bytes of a chunk, or None if the chunk is stored in
-    another way; then the library reads it.
+    ``decompress(number)`` returns the bytes of a chunk. It returns None if the chunk is stored
+    in another way, and then the library reads it.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class ChunkedArray:
         self.shape: tuple[int, ...] = array.shape
 
     def __getitem__(self, part: slice) -> npt.NDArray[Any]:
-        """Return a slice, put together from the chunks that it touches."""
+        """Return a slice, composed of the chunks that it overlaps."""
         start, stop, _ = part.indices(self.shape[0])
         length = self.chunk_length
         out = np.empty(stop - start, dtype=self.dtype)
@@ -73,7 +74,7 @@ class ChunkedArray:
 
 
 def hdf5_chunks(array: h5py.Dataset) -> h5py.Dataset | ChunkedArray:
-    """Return an array (n,) of HDF5 that threads can decompress if gzip alone was used."""
+    """Return an array (n,) of HDF5, decompressed by threads if only gzip was used."""
     if not _is_chunked(array) or array.compression != "gzip" or zlib_decompress is None:
         return array
     # other filters (shuffle, scale-offset) change the bytes before gzip sees them
@@ -94,7 +95,7 @@ def _inflated(array: h5py.Dataset, number: int) -> bytearray | None:
 
 
 def zarr_chunks(array: zarr.Array, folder: Path) -> zarr.Array | ChunkedArray:
-    """Return an array (n,) of Zarr, in a folder, that threads can decompress if we know how."""
+    """Return an array (n,) of a Zarr folder, decompressed by threads for known codecs."""
     codec = _zarr_codec(array)
     native = array.dtype.byteorder != ">"
     if not _is_chunked(array) or codec not in _ZARR_CODECS or not native:
@@ -113,7 +114,7 @@ def _decoded(
 
 
 def _zarr_codec(array: zarr.Array) -> str | None:
-    """The name of the only compressor of the chunks, or None."""
+    """Return the name of the compressor of the chunks, or None if it is not the only codec."""
     if not hasattr(array, "metadata"):  # zarr 2
         return None
     metadata: dict[str, Any] = dict(array.metadata.to_dict())

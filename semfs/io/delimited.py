@@ -29,7 +29,7 @@ _COMMA = re.compile(r"[+-]?((0|[0-9]{4,}),[0-9]+|[0-9]*,([0-9]{1,2}|[0-9]{4,}))(
 
 
 def is_text_table(path: Path) -> bool:
-    """Whether the suffix is that of a CSV or TSV file."""
+    """Return whether the suffix is that of a CSV or TSV file."""
     return path.name.lower().endswith(TEXT_TABLES)
 
 
@@ -39,7 +39,7 @@ def find_delimiter(header: str) -> str:
 
 
 def decimal_sign(cells: Iterable[str]) -> str:
-    """Return "," if numbers in cells of a table are written as 1,5 rather than 1.5."""
+    """Return "," if numbers in cells of a table are written like 1,5 instead of 1.5."""
     stripped = [cell.strip() for cell in cells]
     n_commas = sum(_COMMA.fullmatch(cell) is not None for cell in stripped)
     with_points = [cell for cell in stripped if "." in cell]
@@ -69,7 +69,7 @@ def csv_options(path: Path, types: dict[str, pa.DataType] | None = None) -> dict
 
 
 def text_rows(path: Path) -> list[list[str]]:
-    """Return all cells of a small text table as text, the header first."""
+    """Return all cells of a small text table as text, including the header."""
     with unpacked(path) as file:
         text = file.read().decode("utf-8-sig")
     lines = text.splitlines(keepends=True)
@@ -78,7 +78,7 @@ def text_rows(path: Path) -> list[list[str]]:
 
 
 def refuse_broken_numbers(path: Path, name: str, cells: list[str]) -> None:
-    """Raise if a text column is mostly numbers: then some of its numbers are broken."""
+    """Raise if a text column is mostly numbers, because then the others are errors."""
     wrong = [row for row, cell in enumerate(cells) if not _NUMBER.fullmatch(cell.strip())]
     mostly_numbers = len(wrong) < 0.5 * len(cells)
     mostly_different = len(set(cells)) > 0.5 * len(cells)  # unlike classes 1, 2, 3
@@ -93,7 +93,7 @@ def refuse_broken_numbers(path: Path, name: str, cells: list[str]) -> None:
 
 
 def _row_of_rarer_sign(cells: list[str]) -> int:
-    """The first row with the decimal sign that fewer cells use."""
+    """Return the first row with the less frequent decimal sign."""
     rows_by_sign = []
     for sign in ",.":
         rows = [row for row, cell in enumerate(cells) if sign in cell]

@@ -1,4 +1,4 @@
-"""Excel's .xlsx and .xlsm: the first sheet, loaded whole."""
+"""Excel files (.xlsx and .xlsm): the first sheet is loaded whole."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FREE_CELLS = 10_000
 
 
 def sheet_columns(path: Path) -> list[tuple[object, ...]]:
-    """Return the columns of the first sheet, without empty ones; an empty cell is None."""
+    """Return the nonempty columns of the first sheet. An empty cell is None."""
     with zipfile.ZipFile(path) as archive:
         check_archive(path, archive.infolist())
         # one cell in the last row and column makes billions of empty ones before it: a sheet
@@ -50,7 +50,7 @@ def _has_content(cells: tuple[object, ...]) -> bool:
 
 
 def excel_table(path: Path) -> pa.Table:
-    """Return the first sheet as an arrow table; columns of several types are text."""
+    """Return the first sheet as an arrow table. Columns of mixed types become text."""
     pa = import_optional("pyarrow")
     names = []
     arrays = []

@@ -1,4 +1,4 @@
-"""HDF5 files: matrices by name, among them those of 10x Genomics, and MATLAB 7.3."""
+"""HDF5 files: matrices by name, including those of 10x Genomics and MATLAB 7.3."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHUNKS_PER_STORED = 10
 
 
 class Hdf5Store(Store):
-    """An HDF5 file, opened for reading after a probe in another process survived it."""
+    """An HDF5 file, opened for reading after a test in another process."""
 
     kind = "HDF5"
 
@@ -54,7 +54,7 @@ class Hdf5Store(Store):
         return [n for n in group if isinstance(group.get(n, getlink=True), hard_link)]
 
     def _check_local(self, name: str, array: h5py.Dataset) -> None:
-        """Raise if data are in other files, or most chunks are not stored at all."""
+        """Raise if data are in other files, or if most chunks are missing."""
         if array.external or array.is_virtual:
             raise FileError(
                 f"{self.path}: {name} stores its data in other files, which are not read. Copy "

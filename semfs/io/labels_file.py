@@ -1,4 +1,4 @@
-"""Labels in files: label columns, and label files by row name or with one label per line."""
+"""Labels in files: label columns, and label files by sample name or in sample order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Table = list[list[str]]
 
 
 def given_labels(request: Request, reader: Reader, where: object) -> Labels:
-    """Return the labels that were passed as an array, or as the path of a label file."""
+    """Return labels that were passed as an array or as the path of a label file."""
     if request.y is None:
         raise ValueError(
             f"{where}: no labels given. Pass y, an array with one label "
@@ -34,7 +34,7 @@ def given_labels(request: Request, reader: Reader, where: object) -> Labels:
 def labels_in_file(
     values: LabelsLike | Labels, where: object, no_label: Iterable[str] = NO_LABEL_TEXTS
 ) -> Labels:
-    """Return labels that were read from a file; text that means "no label" is none.
+    """Return labels that were read from a file, with text such as "unknown" as no label.
 
     Programs write missing labels as text ("nan", "Unknown", …). A warning names such text
     and how many samples have it. Blank text is the usual way to leave a label out of a
@@ -46,7 +46,7 @@ def labels_in_file(
     where : object
         Name of the file and column, for the warning.
     no_label : iterable of str
-        Text that means "no label", compared without regard to case.
+        Text that means "no label", in upper or lower case.
     """
     labels = Labels.of(values).strip_blank()
     # classes are few, samples may be millions: compare classes
@@ -70,12 +70,12 @@ def labels_in_file(
 def read_label_file(
     path: str | Path, reader: Reader, no_label: Iterable[str] = NO_LABEL_TEXTS
 ) -> Labels:
-    """Return the labels of a reader's samples from a file of their own.
+    """Return the labels of the samples of a reader, from a separate file.
 
     A ``.npy`` file holds them in the order of the samples. A text file has one label per line
-    in the order of the samples; or, if the reader knows the names of its samples, these names
-    in the first column and the labels in the second one, in any order, with or without a
-    header. Samples without a line are unlabeled.
+    in the order of the samples. If the reader knows sample names, the file may instead have
+    sample names in the first column and labels in the second, in any order, with or without a
+    header. Samples that are not in the file are unlabeled.
     """
     path = open_existing(path)
     if path.suffix.lower() == ".npy":
@@ -100,7 +100,7 @@ def read_label_file(
 
 
 def _check_repeated(path: Path, labels: Labels) -> None:
-    """Raise if every sample has a label of its own: then something else was read."""
+    """Raise if all labels are different, because then they are not class labels."""
     # one sample, or none, says nothing
     n_labeled = int((labels.codes >= 0).sum())
     if n_labeled < 2 or len(labels.classes) < n_labeled:
@@ -115,7 +115,7 @@ def _check_repeated(path: Path, labels: Labels) -> None:
 
 
 def _name_table(text: str, row_names: Sequence[str] | None) -> Table | None:
-    """The cells of a text, if its first column holds names of samples; else None."""
+    """Return the cells of a text if its first column holds names of samples, else None."""
     if row_names is None:
         return None
     known = set(row_names)
@@ -131,7 +131,7 @@ def _name_table(text: str, row_names: Sequence[str] | None) -> Table | None:
 
 
 def _joined(path: Path, table: Table, row_names: Sequence[str]) -> list[Hashable]:
-    """The label of each named sample, None for those that the table does not name."""
+    """Return the label of each named sample, or None for samples not in the table."""
     known = set(row_names)
     label_of: dict[str, str] = {}
     for number, cells in enumerate(table, 1):
@@ -156,7 +156,7 @@ def _joined(path: Path, table: Table, row_names: Sequence[str]) -> list[Hashable
 
 
 def _has_header(table: Table, known: set[str]) -> bool:
-    """Whether the first line holds names of columns: no sample, and a label without others."""
+    """Return whether the first line is a header: no sample name, and a unique label."""
     name, label = table[0]
     others = {cells[1] for cells in table[1:]}
     return name not in known and label not in others
@@ -165,7 +165,7 @@ def _has_header(table: Table, known: set[str]) -> bool:
 def _join_report(
     path: Path, n_samples: int, missing: Sequence[str], extra: Sequence[str]
 ) -> str:
-    """One line about samples without a label and lines without a sample."""
+    """Return one line on samples without a label and lines without a sample."""
     parts = []
     if missing:
         parts.append(

@@ -1,10 +1,10 @@
 """MATLAB files of version 5, read without trust.
 
-Why not `scipy.io.loadmat`: scipy does not claim that its reader is safe on untrusted files, and
-it crashes the interpreter on some damaged ones (2 of 400 that tools/fuzz.py made, scipy 1.17).
-A probe in another process (as for HDF5) would have to decompress the whole matrix a second time
-(600 MB for the features of AWA2), and a read beyond a buffer that does not crash there may
-still crash here. Data sets use few parts of the format.
+`scipy.io.loadmat` is not used, because scipy does not claim that its reader is safe on
+untrusted files, and it crashes the interpreter on some damaged ones (2 of 400 that
+tools/fuzz.py made, scipy 1.17). A probe in another process (as for HDF5) would have to
+decompress the whole matrix a second time (600 MB for the features of AWA2), and a read beyond a
+buffer that does not crash there may still crash here. Data sets use few parts of the format.
 
 The format is documented in MathWorks' "MAT-File Format", chapter 1. A file has a header of 128
 bytes and then elements: a tag (type and number of bytes) and data, padded to 8 bytes.
@@ -66,9 +66,9 @@ def names_in_mat(path: PathLike) -> list[str]:
 
 
 def read_mat(path: PathLike, name: str, kind: type = np.ndarray) -> Any:
-    """Return a variable: a matrix of numbers, or (``kind=list``) the texts of a cell array.
+    """Return a variable: a numeric matrix, or (``kind=list``) the texts of a cell array.
 
-    Anything else (structs, objects, sparse matrices) is refused.
+    Raise for anything else (structs, objects, sparse matrices).
     """
     path = open_existing(path)
     value = None
@@ -86,7 +86,7 @@ def read_mat(path: PathLike, name: str, kind: type = np.ndarray) -> Any:
 
 
 class _Variable(NamedTuple):
-    """Where a variable is in the file."""
+    """The position of a variable in the file."""
 
     name: str
     start: int
@@ -95,7 +95,7 @@ class _Variable(NamedTuple):
 
 
 class _Header(NamedTuple):
-    """What an array declares before its data."""
+    """The declarations of an array before its data."""
 
     array_class: int
     is_complex: bool
@@ -105,7 +105,7 @@ class _Header(NamedTuple):
 
 
 class _Element(NamedTuple):
-    """One element: its type, its bytes, and where the next one begins."""
+    """An element: its type, its bytes, and the position of the next element."""
 
     type: int
     content: memoryview
@@ -113,7 +113,7 @@ class _Element(NamedTuple):
 
 
 class _Mat5:
-    """One file: its byte order, and the variables in it."""
+    """A file: its byte order and its variables."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -167,7 +167,7 @@ class _Mat5:
     def _content(
         self, file: IO[bytes], variable: _Variable, most: int | None = None
     ) -> memoryview:
-        """The bytes of a variable, decompressed; at most ``most`` from its start."""
+        """Return the decompressed bytes of a variable, at most ``most`` from its start."""
         file.seek(variable.start)
         n_bytes = variable.length if most is None else min(variable.length, most)
         data = file.read(n_bytes)
@@ -184,7 +184,7 @@ class _Mat5:
         return memoryview(content)
 
     def _element(self, data: memoryview, position: int) -> _Element:
-        """The element at a position."""
+        """Return the element at a position."""
         element_type, size = self._two_numbers(data, position)
         start = position + TAG_BYTES
         end = start + size + -size % 8
@@ -198,7 +198,7 @@ class _Mat5:
         return _Element(element_type, data[start : start + size], end)
 
     def _header(self, data: memoryview) -> _Header:
-        """Class, shape and name of an array."""
+        """Return class, shape and name of an array."""
         if not len(data):  # an empty cell
             return _Header(_NUMERIC.start, False, (0, 0), "", 0)
         flags = self._element(data, 0)
@@ -214,7 +214,7 @@ class _Mat5:
         return _Header(array_class, bool(flag & _COMPLEX), shape, name, letters.end)
 
     def _numbers(self, data: memoryview, header: _Header) -> npt.NDArray[Any]:
-        """An array of numbers, in the type in which they are stored."""
+        """Return a numeric array in its stored type."""
         if 0 in header.shape:
             return np.zeros(header.shape)
         element = self._element(data, header.start)
@@ -224,7 +224,7 @@ class _Mat5:
         return native.reshape(header.shape, order="F")  # numpy checks that the sizes agree
 
     def _rows_of_text(self, data: memoryview, header: _Header) -> list[str]:
-        """The rows of an array of text, which is stored column by column."""
+        """Return the rows of a text array, which is stored column by column."""
         if 0 in header.shape:
             return [""]
         element = self._element(data, header.start)
@@ -238,7 +238,7 @@ class _Mat5:
         return [letters[row::n_rows] for row in range(n_rows)]
 
     def _cell_texts(self, data: memoryview, header: _Header, n_nested: int) -> list[str]:
-        """Texts of the cells, and of up to ``n_nested`` levels of cells within them."""
+        """Return the texts of cells, and of up to ``n_nested`` levels of nested cells."""
         out: list[str] = []
         position = header.start
         for _ in range(math.prod(header.shape)):

@@ -1,6 +1,6 @@
 """Matrix Market files (.mtx, .mtx.gz) of genes × cells, alone or in a 10x Genomics folder.
 
-A file is parsed once, in blocks of text, into temporary files that vanish with their reader.
+A file is parsed once, in blocks of text, into temporary files that are removed with the reader.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ Entries = tuple[npt.NDArray[np.float32], npt.NDArray[Any], npt.NDArray[Any]]
 
 
 def is_tenx_folder(folder: Path) -> bool:
-    """Whether a folder holds the matrix of 10x Genomics' Cell Ranger."""
+    """Return whether a folder holds the matrix of 10x Genomics' Cell Ranger."""
     return matrix_in_folder(folder) is not None
 
 
 def open_mtx(path: Path, request: Request) -> tuple[Reader, None]:
-    """Return a reader of cells × genes; labels are never in the same file.
+    """Return a reader of cells × genes. Labels are never in the same file.
 
-    ``path`` is the matrix, or a 10x folder.
+    ``path`` is the matrix file, or a 10x folder.
     """
     matrix = matrix_in_folder(path) if path.is_dir() else path
     assert matrix is not None  # `is_tenx_folder` was asked
@@ -54,9 +54,9 @@ def open_mtx(path: Path, request: Request) -> tuple[Reader, None]:
 
 
 def mtx_reader(path: Path, block_bytes: int | None = None) -> Reader:
-    """Return a reader of cells and their genes, whose names may be in the same folder.
+    """Return a reader of cells × genes, with names from the same folder if present.
 
-    ``block_bytes`` of text are parsed at a time, by default `BLOCK_BYTES`.
+    The text is parsed in blocks of ``block_bytes``, by default `BLOCK_BYTES`.
     """
     file = MtxFile(path, block_bytes)
     reader = SparseReader(file.arrays, file.shape, path=path)
@@ -66,10 +66,10 @@ def mtx_reader(path: Path, block_bytes: int | None = None) -> Reader:
 
 
 class MtxFile:
-    """A Matrix Market file of genes × cells, of which cells × genes are read."""
+    """A Matrix Market file of genes × cells, which is read as cells × genes."""
 
     def __init__(self, path: Path, block_bytes: int | None = None) -> None:
-        """Read the header; raise if the file is no sparse matrix or declares too much."""
+        """Read the header. Raise if the file is not a sparse matrix or declares too much."""
         from scipy.io import mminfo
 
         self.path = path
@@ -97,7 +97,7 @@ class MtxFile:
         self.start = sum(map(len, lines))  # where the entries begin
 
     def arrays(self) -> SparseArrays:
-        """Return values of the cells, their genes, and where each cell begins (n + 1,)."""
+        """Return the values of the cells, their genes, and the start of each cell (n + 1,)."""
         values = TempArray(np.float32)
         genes = TempArray(np.int32)
         counts = np.zeros(self.shape[0] + 1, dtype=np.int64)  # of the cell before
@@ -113,7 +113,7 @@ class MtxFile:
         return values, genes, np.cumsum(counts)
 
     def _sorted(self) -> SparseArrays:
-        """The same arrays in memory, for entries that are not in the order of cells."""
+        """Return the same arrays in memory, if entries are not in the order of cells."""
         check_memory(
             f"{self.path}: its entries are not in the order of cells, and to sort them",
             SORTING_BYTES * self.n_entries,
@@ -125,7 +125,7 @@ class MtxFile:
         return X.data, X.indices, X.indptr
 
     def _entries(self) -> Iterator[Entries]:
-        """Yield values, genes and cells in blocks; raise unless all entries are found."""
+        """Yield values, genes and cells in blocks. Raise unless all entries are found."""
         n_found = 0
         block_bytes = self.block_bytes or readers.BLOCK_BYTES
         with unpacked(self.path) as file:
@@ -152,7 +152,7 @@ class MtxFile:
             )
 
     def _parsed(self, text: bytes, n_lines_before: int) -> Entries:
-        """The entries of some lines; scipy parses them under a header of their own."""
+        """Return the entries of some lines. scipy parses them with a header added."""
         from scipy.io import mmread
 
         n_cells, n_genes = self.shape
@@ -183,7 +183,7 @@ class MtxFile:
 
 
 def _check_numeric(text: bytes) -> None:
-    """Raise at the first character that no number has, with the parser's line number."""
+    """Raise at the first character that is not part of a number, with the line number."""
     others = text.translate(None, _NUMERIC)
     if others:
         line = 3 + text.count(b"\n", 0, text.index(others[:1]))  # two lines of header before
@@ -192,7 +192,7 @@ def _check_numeric(text: bytes) -> None:
 
 
 def _with_file_lines(reason: str, n_lines_before: int) -> str:
-    """A message of the parser with line numbers of the file instead of the block's."""
+    """Replace line numbers of the block in a parser message by those of the file."""
 
     def in_file(match: re.Match[str]) -> str:
         return f"line {int(match[1]) - 2 + n_lines_before}"

@@ -1,4 +1,4 @@
-"""NumPy's ``.npy``: one array, memory-mapped."""
+"""NumPy's ``.npy`` files: one array, memory-mapped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAST_CODE_POINT = 0x10FFFF
 
 
 def open_npy(path: Path, request: Request) -> tuple[Reader, None]:
-    """Return a reader of the matrix; labels are never in the same file."""
+    """Return a reader of the matrix. Labels are never in the same file."""
     request.refuse_key(path)
     return ArrayReader(partial(read_npy, path), path), None
 
@@ -33,7 +33,7 @@ def read_npy(path: PathLike) -> npt.NDArray[Any]:
 
 
 def check_text(where: str, array: npt.NDArray[Any]) -> None:
-    """Raise if an array of text holds code points that Unicode does not have."""
+    """Raise if a text array contains invalid Unicode code points."""
     if array.dtype.kind != "U" or not array.size:
         return
     flat = np.ascontiguousarray(array).reshape(-1)

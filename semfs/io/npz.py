@@ -1,4 +1,4 @@
-"""NumPy's ``.npz``: several arrays in a zip archive, loaded into memory.
+"""NumPy's ``.npz`` files: several arrays in a zip archive, loaded into memory.
 
 A data set has X (n, d), or the parts of a CSR matrix, and may have y (labels, or 0-based ids of
 ``classes``) and feature_names.
@@ -39,7 +39,7 @@ def open_npz(path: Path, request: Request) -> tuple[Reader, Labels | None]:
 
 
 def _npz_reader(path: Path, key: str) -> Reader:
-    """A reader of one matrix, with the array feature_names if present."""
+    """Return a reader of one matrix, with the array feature_names if present."""
     arrays = read_npz(path, [key, "feature_names"])
     # without X itself, look for the parts of a sparse matrix
     if key in arrays:
@@ -58,7 +58,7 @@ def _npz_reader(path: Path, key: str) -> Reader:
 
 
 def _sparse_matrix(path: Path, name: str) -> sp.csr_array:
-    """The CSR matrix stored as X_data, X_indices, X_indptr and X_shape."""
+    """Return the CSR matrix stored as X_data, X_indices, X_indptr and X_shape."""
     arrays = read_npz(path, _SPARSE)
     if name != "X" or set(arrays) != set(_SPARSE):
         raise FileError(
@@ -78,7 +78,7 @@ def names_in_npz(path: Path) -> list[str]:
 
 
 def read_npz(path: PathLike, names: Iterable[str] | None = None) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of an ``.npz`` file that it has among ``names`` (None: all)."""
+    """Return those of the arrays ``names`` that an ``.npz`` file has (None means all)."""
     path = open_existing(path)
     with file_errors(path, ".npz"), zipfile.ZipFile(path) as archive:
         members = {item.filename.removesuffix(".npy"): item for item in archive.infolist()}
@@ -94,7 +94,7 @@ def read_npz(path: PathLike, names: Iterable[str] | None = None) -> dict[str, np
 def _read_member(
     path: Path, archive: zipfile.ZipFile, item: zipfile.ZipInfo
 ) -> npt.NDArray[Any]:
-    """One array of an archive; pickled objects are refused."""
+    """Return an array of an archive. Raise for pickled objects."""
     with archive.open(item) as file:
         try:
             array = np.lib.format.read_array(file, allow_pickle=False)
@@ -123,7 +123,7 @@ def npz_labels(path: Path, name: str, no_label: Iterable[str] = NO_LABEL_TEXTS) 
 
 
 def named(where: str, values: npt.NDArray[Any], classes: list[Hashable] | None) -> Labels:
-    """Return labels that are stored as names, or as 0-based ids of ``classes``; -1: unlabeled.
+    """Return labels stored as names, or as 0-based ids of ``classes`` (-1 is unlabeled).
 
     ``where`` names the array in messages.
     """

@@ -1,4 +1,4 @@
-"""(X, y) blocks that a user makes: from an iterable, or from a function that starts anew."""
+"""(X, y) blocks from an iterable, or from a function that returns a new iterator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from semfs.io.sparse import INDEX_BYTES
 
 
 def is_pairs(data: object) -> bool:
-    """Whether data are (X, y) blocks: an iterator, a function, or a list of pairs."""
+    """Return whether data are (X, y) blocks: an iterator, a function, or a list of pairs."""
     if isinstance(data, (list, tuple)):
         first = data[0] if len(data) else None
         if not isinstance(first, (list, tuple)) or len(first) != 2:
@@ -29,15 +29,16 @@ def is_pairs(data: object) -> bool:
 
 
 class PairsReader(Reader):
-    """(X, y) pairs; the first one is looked at to learn about the columns.
+    """A reader of (X, y) pairs. The first pair shows the number and type of columns.
 
-    An iterator is read once, a list or a function that returns a fresh iterator many times.
+    An iterator can be read only once. A list, or a function that returns a new iterator, can be
+    read several times.
     """
 
     shared = False
 
     def __init__(self, blocks: Any) -> None:
-        """Take the first pair; raise unless there is one, of a matrix and its labels."""
+        """Take the first pair. Raise unless it is a matrix and its labels."""
         self.source = blocks
         # an iterator is its own iterator; a list gives a new one each time
         self.rereadable = callable(blocks) or iter(blocks) is not iter(blocks)
@@ -60,7 +61,7 @@ class PairsReader(Reader):
             self.feature_names = [str(name) for name in columns]
 
     def _fresh(self) -> Iterator[Any]:
-        """An iterator from the first block on."""
+        """Return an iterator that starts at the first block."""
         found = self.source() if callable(self.source) else self.source
         if not isinstance(found, Iterable):
             raise TypeError(f"blocks must be (X, y) pairs, got {type(found).__name__}.")
@@ -73,7 +74,7 @@ class PairsReader(Reader):
         return as_matrix(X), y
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
-        """Yield (first row, X, labels); blocks have the size that the user gives them."""
+        """Yield (first row, X, labels). Blocks have the sizes that the user gives them."""
         first = 0
         pairs = self._fresh() if self.rereadable else self.waiting
         for X, y in map(self._pair, pairs):

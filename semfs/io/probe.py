@@ -1,10 +1,10 @@
-"""A second process that reads an HDF5 file first: the library crashes or hangs on damaged ones.
+"""Tests an HDF5 file in a second process, because the library may crash on damaged files.
 
-The library is written in C; what it does on a damaged file (HDFGroup/hdf5#1707, h5py#2088)
+The library is written in C. Its crashes on a damaged file (HDFGroup/hdf5#1707, h5py#2088)
 cannot be caught in Python. `probe_ok` runs this file as a script, which reads everything once,
-in bounded memory and time. Ordinary errors are ignored: the reader meets and reports them.
+in bounded memory and time. Ordinary errors are ignored here, because the reader reports them.
 
-The script imports h5py (and so numpy) only, and takes about 0.2 s for a small file.
+The script imports only h5py (and so numpy), and takes about 0.2 s for a small file.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _survived: set[tuple[str, int, int]] = set()
 
 
 def probe_ok(path: Path, seconds: float | None = None) -> bool:
-    """Return whether a process that reads all of an HDF5 file ends, in time and memory.
+    """Return whether a process can read all of an HDF5 file within time and memory.
 
-    A file is probed once in a process, unless it changes. ``seconds`` is processor time.
+    The result is cached until the file changes. ``seconds`` is processor time.
     """
     name = str(path.resolve())
     status = path.stat()
@@ -55,7 +55,7 @@ def probe_ok(path: Path, seconds: float | None = None) -> bool:
 
 
 def _run(name: str, seconds: float) -> bool:
-    """Whether the script ends with exit code 0."""
+    """Return whether the script ends with exit code 0."""
     # -P: this folder holds modules called anndata and zarr, which must not hide the packages
     command = [sys.executable, "-P", __file__, name, str(seconds)]
     search_path = os.pathsep.join(folder for folder in sys.path if folder)
@@ -77,11 +77,11 @@ def _run(name: str, seconds: float) -> bool:
 
 
 class Unlistable(Exception):
-    """Members of a group cannot be listed: asking for one by name may crash the library."""
+    """Raised if members of a group cannot be listed, as access by name may then crash."""
 
 
 def explore(path: str) -> int:
-    """Read the groups, attributes and arrays of a file; return the number of objects."""
+    """Read the groups, attributes and arrays of a file, and return the number of objects."""
     import h5py
 
     seen: set[Any] = set()
@@ -103,7 +103,7 @@ def explore(path: str) -> int:
 
 @contextlib.contextmanager
 def _errors_ignored() -> Iterator[None]:
-    """Ignore ordinary errors, which the reader reports; but not too little memory."""
+    """Ignore ordinary errors, which the reader reports, except lack of memory."""
     try:
         yield
     except (MemoryError, Unlistable):
@@ -114,7 +114,7 @@ def _errors_ignored() -> Iterator[None]:
 
 
 def _address(node: h5py.HLObject) -> Any:
-    """Where an object is in the file; its name if that cannot be found out."""
+    """Return the address of an object in the file, or its name if that is unknown."""
     import h5py
 
     with _errors_ignored():
@@ -130,7 +130,7 @@ def _listed(names: Iterable[str]) -> list[str]:
 
 
 def _members(group: h5py.Group) -> list[Any]:
-    """Groups and arrays in a group; links to other places are not followed."""
+    """Return the groups and arrays in a group, without following links."""
     import h5py
 
     found = []
@@ -148,7 +148,7 @@ def _read_attributes(node: h5py.HLObject) -> None:
 
 
 def _read_array(node: h5py.HLObject) -> None:
-    """Read a small array whole; of a large one, count the chunks."""
+    """Read a small array whole, or count the chunks of a large one."""
     with _errors_ignored():
         if getattr(node, "shape", None) is None or node.external:
             return
@@ -160,7 +160,7 @@ def _read_array(node: h5py.HLObject) -> None:
 
 
 def _limit(seconds: float) -> None:
-    """Limit memory and processor time of this process, where the system can."""
+    """Limit memory and processor time of this process, if the system supports it."""
     try:
         import resource
         import signal
@@ -175,7 +175,7 @@ def _limit(seconds: float) -> None:
 
 
 def _main(path: str, seconds: float) -> int:
-    """Probe one file; return the exit code."""
+    """Probe one file, and return the exit code."""
     try:
         import h5py  # noqa: F401
     except ImportError:  # the reader reports it

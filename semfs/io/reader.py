@@ -1,10 +1,10 @@
-"""Readers: matrices (samples × features) that are not loaded, but read in ranges of rows.
+"""Readers of matrices (samples × features), which read ranges of rows instead of loading all.
 
-A new format offers a subclass of `Reader` (or an `ArrayReader` or `SparseReader` with a
-function that opens the stored arrays), and an `Opener`, which returns the reader and the labels
-that the file holds; `semfs.io.registry` lists the openers by suffix.
+To support a new format, write a subclass of `Reader` (or an `ArrayReader` or `SparseReader`
+with a function that opens the stored arrays), and an `Opener`, which returns the reader and the
+labels in the file. `semfs.io.registry` lists the openers by suffix.
 
-A reader can be pickled, so that workers of a cluster open the same file themselves. Nothing is
+A reader can be pickled, so that the workers of a cluster can open the same file. Nothing is
 ever unpickled from a file.
 """
 
@@ -49,7 +49,7 @@ _OPENED = ("_array", "_arrays", "_spilled")
 
 @dataclass(frozen=True)
 class Request:
-    """What a caller wants of data: the labels, which matrix, columns that are no features."""
+    """A request to open data: the labels, the matrix, and columns that are not features."""
 
     y: LabelsLike | Labels | None = (
         None  # labels, or the name of a column, array or file with them
@@ -61,14 +61,14 @@ class Request:
 
     @property
     def name(self) -> str | None:
-        """The name of the labels, if they are given by name."""
+        """Return the name of the labels, if they are given by name."""
         return self.y if isinstance(self.y, str) else None
 
     def names_labels_in(self, names: Container[str]) -> bool:
-        """Whether y names labels inside the data, which have these names to offer.
+        """Return whether y names labels inside the data, which contain these names.
 
-        A name that the data do not have may still be a label file. If it is neither, the format
-        should report it, because it can list the names.
+        A name that is not in the data may be that of a label file. If it is neither, the format
+        should raise, because it can list the names.
         """
         if self.name is None:
             return False
@@ -81,9 +81,9 @@ class Request:
 
 
 class Reader:
-    """Base of all readers: a matrix (n, d) that can be read in ranges of rows.
+    """Base class of readers of a matrix (n, d) in ranges of rows.
 
-    A subclass sets ``n_rows`` (None if only the end of the data tells), ``n_features``,
+    A subclass sets ``n_rows`` (None if it is unknown until all are read), ``n_features``,
     ``dtype`` and ``row_bytes``, and implements `rows`, or else `blocks`. All other attributes
     have defaults.
     """
@@ -111,15 +111,15 @@ class Reader:
 
     @cached_property
     def row_names(self) -> list[str] | None:
-        """Names of the samples (barcodes, ``obs_names``), read on first use; None without."""
+        """The names of the samples (barcodes, ``obs_names``), read on first use, or None."""
         if self.read_row_names is None:
             return None
         return self.read_row_names()
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
-        """Yield (first row, X, labels or None); X is valid until the next block is asked for.
+        """Yield (first row, X, labels or None). X is valid until the next block is requested.
 
-        Blocks have ``step`` rows and end at multiples of it, where stored chunks end.
+        Blocks have ``step`` rows and end at multiples of ``step``, where stored chunks end.
         """
         if stop is None:
             stop = self.n_rows or 0
@@ -143,7 +143,7 @@ class Reader:
         return out
 
     def some_values(self) -> Floats:
-        """Return the nonzero values of a few samples at several places of the matrix."""
+        """Return the nonzero values of a few samples at several positions."""
         n = self.n_rows or 0
         found = [np.zeros(0)]
         for first in range(0, n, n // PLACES + 1):
@@ -153,7 +153,7 @@ class Reader:
 
     @property
     def usual_step(self) -> int:
-        """Rows of a block of the usual size."""
+        """The number of rows in a block of the usual size."""
         size = BLOCK_BYTES if self.block_bytes is None else self.block_bytes
         return max(1, size // max(1, self.row_bytes))
 
@@ -172,7 +172,7 @@ Opener: TypeAlias = "Callable[[Path, Request], tuple[Reader, Labels | None]]"
 
 
 def working_dtype(*stored: npt.DTypeLike) -> np.dtype[Any]:
-    """Return the precision to compute in: float32 for single and half, else float64."""
+    """Return the precision for computations: float32 for single and half, else float64."""
     for item in stored:
         dtype: np.dtype[Any] = np.dtype(item)
         if dtype.kind != "f" or dtype.itemsize > 4:
@@ -181,7 +181,7 @@ def working_dtype(*stored: npt.DTypeLike) -> np.dtype[Any]:
 
 
 def check_matrix(where: object, shape: Sequence[int], dtype: npt.DTypeLike) -> None:
-    """Raise unless shape and type are those of a matrix of numbers; ``where`` names it."""
+    """Raise unless shape and type are those of a numeric matrix. ``where`` names it."""
     if len(shape) != 2 or np.dtype(dtype).kind not in "fiub":
         raise FileError(
             f"{where} has shape {tuple(shape)} and type {dtype}; a matrix "
@@ -205,7 +205,7 @@ class ArrayReader(Reader):
     """A dense array with row slices (memory map, HDF5, Zarr), opened in each process."""
 
     def __init__(self, open_array: Callable[[], SlicedArray], path: Path | None = None) -> None:
-        """Open the array once and keep its sizes; ``open_array`` must be picklable."""
+        """Open the array once and keep its sizes. ``open_array`` must be picklable."""
         self.open_array = open_array
         self.path = path
         array = self._array
@@ -235,9 +235,9 @@ class ArrayReader(Reader):
 
 
 class TempArray:
-    """Numbers (n,) in a temporary file without a name, read by several threads.
+    """Numbers (n,) in an unnamed temporary file, which several threads can read.
 
-    It is not mapped, because mapped pages count as memory of the process.
+    It is not memory-mapped, because mapped pages count as memory of the process.
     """
 
     def __init__(self, dtype: npt.DTypeLike) -> None:
@@ -247,7 +247,7 @@ class TempArray:
         self.lock = threading.Lock()
 
     def append(self, values: npt.NDArray[Any]) -> None:
-        """Write values, of any shape, behind the others."""
+        """Append values of any shape."""
         self.file.write(np.ascontiguousarray(values, self.dtype).data)
         self.file.flush()
         self.shape = (self.shape[0] + values.size,)

@@ -1,7 +1,7 @@
-"""Finds the reader of whatever a user hands over: a path, a frame, an array, AnnData, blocks.
+"""Finds the reader for any input: a path, a frame, an array, AnnData, or blocks.
 
-`OPENERS` lists the file formats by suffix, `FOLDERS` those that are folders. To add a format,
-write its module (see `semfs.io.reader`) and add a line here.
+`OPENERS` lists the file formats by suffix, and `FOLDERS` the formats that are folders. To add a
+format, write its module (see `semfs.io.reader`) and add a line here.
 """
 
 from __future__ import annotations
@@ -76,17 +76,17 @@ def open_reader(
     data : path, frame, array, AnnData, or (X, y) blocks
         See `semfs.rows.open_blocks`.
     y : array-like of shape (n,) or str, optional
-        Labels; or the name of a column or array in the data, or of a label file. An empty
-        tuple means that labels are not wanted.
+        Labels, or the name of a column or array in the data, or of a label file. An empty tuple
+        means that no labels are needed.
     key : str, optional
         Name of the matrix or layer.
     drop : iterable of str
-        Columns of a table that are no features.
+        Columns of a table that are not features.
     no_label : sequence of str
-        Text in files that means "no label", in any case.
+        Text in files that means "no label", in upper or lower case.
     only : container of str, optional
-        Features that are needed. Of a table the other columns are not read, so that they may
-        have gaps; other formats keep all their features.
+        Features that are needed. In a table, the other columns are not read, so they may have
+        gaps. Other formats keep all features.
     """
     request = Request(y, key, tuple(drop), no_label, only)
     if is_pairs(data) and not is_stored(data):
@@ -103,7 +103,7 @@ def open_reader(
 
 
 def _open(data: Any, request: Request) -> tuple[Reader, Labels | None]:
-    """The reader, and the labels that are in the data."""
+    """Return the reader, and the labels in the data."""
     if isinstance(data, (str, Path)):
         path = Path(data)
         return _opener(path)(path, request)
@@ -125,7 +125,7 @@ def _open(data: Any, request: Request) -> tuple[Reader, Labels | None]:
 
 
 def _opener(path: Path) -> Opener:
-    """The function that opens a file or folder; raise if its format is not known."""
+    """Return the function that opens a file or folder. Raise if its format is unknown."""
     if path.is_dir():
         for is_format, open_folder in FOLDERS:
             if is_format(path):
@@ -147,23 +147,23 @@ def _opener(path: Path) -> Opener:
 
 
 def is_data_path(path: Path) -> bool:
-    """Whether a path is a file, or a folder in one of the formats that are folders."""
+    """Return whether a path is a file, or a folder in one of the folder formats."""
     if path.is_file():
         return True
     return path.is_dir() and any(is_format(path) for is_format, _ in FOLDERS)
 
 
 def is_stored(data: object) -> bool:
-    """Whether data must be opened before they are numbers: paths, AnnData, lazy frames."""
+    """Return whether data must be opened first: paths, AnnData, lazy frames."""
     return isinstance(data, (str, Path)) or as_genes(data) is not None or is_lazy_frame(data)
 
 
 def is_frame(data: object) -> bool:
-    """Whether data are a pandas or polars frame; neither is imported for the question."""
+    """Return whether data are a pandas or polars frame, without importing either."""
     package = type(data).__module__.partition(".")[0]
     return package in ("pandas", "polars") and type(data).__name__ == "DataFrame"
 
 
 def is_lazy_frame(data: object) -> bool:
-    """Whether data are a lazy frame of polars."""
+    """Return whether data are a lazy frame of polars."""
     return type(data).__module__.startswith("polars") and type(data).__name__ == "LazyFrame"

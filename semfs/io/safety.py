@@ -1,7 +1,7 @@
-"""Files that are read are checked before they are trusted; files that are written appear whole.
+"""Checks of files that are read, and atomic writing of files.
 
-Nothing a file declares (sizes, shapes, lengths) is believed before it was compared with the
-bytes that are stored.
+Nothing that a file declares (sizes, shapes, lengths) is trusted before it has been compared
+with the stored bytes.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ AS_TABLE = "give it the ending .csv if it is a table"
 
 
 class FileError(ValueError):
-    """A file does not hold what it should; the message names it and says what to do.
+    """Raised if a file has wrong contents. The message names it and says what to do.
 
-    The message is one line of printable characters and of bounded length, also where it quotes
-    the file.
+    The message is one line of printable characters and limited length, even if it quotes the
+    file.
     """
 
     def __init__(self, message: str) -> None:
@@ -61,7 +61,7 @@ class FileError(ValueError):
 
 
 def open_existing(path: object) -> Path:
-    """Return the path of an existing file, or raise and say what was found instead."""
+    """Return the path of an existing file, or raise an error that says what was found."""
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"the path of a file was expected, got {type(path).__name__}.")
     path = Path(path)
@@ -75,7 +75,7 @@ def open_existing(path: object) -> Path:
 
 
 def stored_size(path: Path) -> int:
-    """Return the bytes of a file, or of all files in a folder; links are not followed."""
+    """Return the bytes of a file, or of all files in a folder without following links."""
     if not path.is_dir():
         return path.stat().st_size
     total = 0
@@ -87,7 +87,7 @@ def stored_size(path: Path) -> int:
 
 
 def unpacked(path: Path) -> IO[bytes]:
-    """Return a file opened for reading bytes, decompressed if its suffix is .gz or .bz2."""
+    """Open a file for reading bytes, decompressed if its suffix is .gz or .bz2."""
     suffix = path.suffix.lower()
     if suffix == ".gz":
         return gzip.open(path, "rb")  # type: ignore[return-value]
@@ -124,7 +124,7 @@ def file_errors(path: Path, kind: str) -> Iterator[None]:
 
 
 def _remedy(path: Path) -> str:
-    """Advice on a file that could not be read, from its suffix and its first bytes."""
+    """Return advice on a file that could not be read, by its suffix and first bytes."""
     suffix = path.suffix.lower()
     if not path.is_file():  # Zarr is a folder
         return DAMAGED
@@ -146,7 +146,7 @@ def _remedy(path: Path) -> str:
 def check_apart(outputs: Iterable[PathLike | None], inputs: Iterable[PathLike | None]) -> None:
     """Raise if an output would overwrite an input or another output, or cannot be a file.
 
-    Inputs that are no files (words such as "cl") are ignored, and so is None.
+    None and inputs that are not files (words such as "cl") are ignored.
     """
     read = [path for path in inputs if path and os.path.isfile(path)]
     written: set[str] = set()
@@ -179,7 +179,7 @@ def _check_can_be_file(path: Path) -> None:
 
 @contextlib.contextmanager
 def atomic_write(path: PathLike) -> Iterator[Path]:
-    """Yield a name beside ``path``; what is written there is moved to it on success."""
+    """Yield a temporary path, whose file is moved to ``path`` on success."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # the process id: two processes may write the same file, the last one wins
@@ -194,7 +194,7 @@ def atomic_write(path: PathLike) -> Iterator[Path]:
 
 
 def check_memory(what: str, size: int, remedy: str) -> None:
-    """Raise if ``size`` bytes are more than this machine has."""
+    """Raise if ``size`` bytes exceed the memory of this machine."""
     if size > memory_limit():
         raise FileError(
             f"{what} takes {size_text(size)}, more than this machine's memory. {remedy}"
@@ -204,10 +204,10 @@ def check_memory(what: str, size: int, remedy: str) -> None:
 def check_declared_size(
     path: Path, what: str, declared: int, stored: int, *, held: bool = True
 ) -> None:
-    """Raise if data declare far more bytes than are stored, or than memory can hold.
+    """Raise if data declare far more bytes than are stored or than memory can hold.
 
-    Declared sizes up to `LARGE` are accepted, larger ones up to `SUSPICIOUS_RATIO` times the
-    stored bytes. Data that are not ``held`` but read in blocks may exceed the memory.
+    Declared sizes up to `LARGE` are accepted, and larger ones up to `SUSPICIOUS_RATIO` times
+    the stored bytes. Data that are read in blocks (not ``held``) may exceed the memory.
     """
     if held and declared > memory_limit():
         raise FileError(
@@ -224,6 +224,6 @@ def check_declared_size(
 
 
 def check_archive(path: Path, members: Iterable[zipfile.ZipInfo]) -> None:
-    """Raise if members of a zip archive are too large, all together."""
+    """Raise if the members of a zip archive are too large in total."""
     total = sum(item.file_size for item in members)
     check_declared_size(path, "its content", total, path.stat().st_size)

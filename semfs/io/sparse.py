@@ -1,7 +1,7 @@
 """Sparse matrices stored by rows (CSR) or by columns (CSC), read in parts.
 
-A part is a range of rows of a CSR matrix, or a range of columns of a CSC matrix: the stored
-order is never changed. The arrays of a file are checked before they are used as indices.
+A part is a range of rows of a CSR matrix, or a range of columns of a CSC matrix, so the stored
+order never changes. The arrays of a file are checked before they are used as indices.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class SparseReader(Reader):
 
     @cached_property
     def _arrays(self) -> tuple[SlicedArray, SlicedArray, npt.NDArray[np.int64]]:
-        """The arrays, with indptr in memory, after a check that they fit together."""
+        """Return the arrays, with indptr in memory, after checking that they are consistent."""
         data, indices, stored_indptr = self.open_arrays()
         indptr = np.asarray(stored_indptr[:], dtype=np.int64)
         form = "CSC" if self.by_columns else "CSR"
@@ -111,7 +111,7 @@ class SparseReader(Reader):
         return data, indices, indptr
 
     def part(self, first: int, last: int) -> Any:
-        """Return rows first … last - 1 as CSR, or columns as CSC, in new arrays."""
+        """Return rows (CSR) or columns (CSC) first … last - 1 in new arrays."""
         data, indices, indptr = self._arrays
         low = int(indptr[first])
         high = int(indptr[last])
@@ -159,12 +159,12 @@ class SparseReader(Reader):
             start = end
 
     def row_sums(self) -> Float64:
-        """Return the sum over each row (n,), read once and then kept."""
+        """Return the sum of each row (n,), which is read once and then cached."""
         return self._row_sums
 
     @cached_property
     def _row_sums(self) -> Float64:
-        """The sums, read in parts of two blocks."""
+        """Return the sums, read in parts of two blocks."""
         n_parts = self.shape[self.by_columns]
         ranges = self.ranges(0, n_parts, 2 * readers.BLOCK_BYTES)
         out = np.zeros(self.shape[0])
@@ -183,7 +183,7 @@ class SparseReader(Reader):
         return self.part(first, last) @ ones
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
-        """Yield (first row, X, None); a matrix stored by columns is loaded and converted."""
+        """Yield (first row, X, None). A matrix stored by columns is loaded and converted."""
         if self.by_columns:
             return array_reader(self.load()).blocks(start, stop, step)
         return super().blocks(start, stop, step)
@@ -226,5 +226,5 @@ def array_reader(array: Any, path: Path | None = None) -> Reader:
 
 
 def _itself(value: T) -> T:
-    """The value: a function that opens nothing, and can be pickled unlike a lambda."""
+    """Return the value. Unlike a lambda, this function can be pickled."""
     return value

@@ -1,4 +1,4 @@
-"""What HDF5 and Zarr have in common: named arrays in groups, read without trust.
+"""Code shared by HDF5 and Zarr: named arrays in groups, read without trust.
 
 A `Store` is one open file. It is opened once and shared by everything that is read from it:
 labels, names, the matrix. A pickled store opens the file again.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Store:
-    """An open HDF5 file or Zarr group: nodes by name, checked sizes, no links elsewhere."""
+    """An open HDF5 file or Zarr group, with checks of sizes and without following links."""
 
     kind = "HDF5"  # in messages
 
@@ -47,7 +47,7 @@ class Store:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Close the file; it is opened again when something is read."""
+        """Close the file. It is opened again when something is read."""
         self.__dict__.pop("root", None)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Store:
             raise
 
     def __contains__(self, name: object) -> bool:
-        """Whether a group or array of this name is in the file itself."""
+        """Return whether a group or array of this name is in the file itself."""
         found = self.root
         for part in str(name).strip("/").split("/"):
             if not _is_group(found) or part not in self.names(found):
@@ -79,7 +79,7 @@ class Store:
         return list(group)
 
     def node(self, name: str) -> Any:
-        """Return a group or array by its name, "a/b"; links are not followed."""
+        """Return a group or array by its name, such as "a/b", without following links."""
         # part by part: h5py itself would follow links on the way
         found = self.root
         for part in name.strip("/").split("/") if name else ():
@@ -95,7 +95,7 @@ class Store:
         return found
 
     def array(self, name: str, *, held: bool = False) -> Array:
-        """Return an array if its data are in this file and its size is credible.
+        """Return an array. Raise if its data are in another file or its size is implausible.
 
         Arrays that will be ``held`` in memory must also fit into it.
         """
@@ -137,7 +137,7 @@ class Store:
         return data, indices, indptr
 
     def _threaded(self, name: str) -> SlicedArray:
-        """An array (n,) whose chunks several threads may decompress at the same time."""
+        """Return an array (n,) whose chunks can be decompressed by several threads."""
         raise NotImplementedError
 
 
@@ -159,7 +159,7 @@ def open_store_matrix(store: Store, request: Request) -> tuple[Reader, Labels | 
 
 
 def matrix_reader(store: Store, key: str | None) -> Reader:
-    """Return a reader of a matrix, dense or sparse; by default X, or the only one."""
+    """Return a reader of a dense or sparse matrix; by default X, or the only one."""
     with store.errors():
         name = _matrix_name(store) if key is None else key
         if _is_group(store.node(name)):
@@ -168,7 +168,7 @@ def matrix_reader(store: Store, key: str | None) -> Reader:
 
 
 def _matrix_name(store: Store) -> str:
-    """X, or the only matrix of the file."""
+    """Return X, or the name of the only matrix in the file."""
     if not _is_group(store.root):
         return ""
     names = store.names(store.root)

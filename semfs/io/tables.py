@@ -1,4 +1,4 @@
-"""Tables (CSV, Excel, Parquet, Feather, frames): a label column, and features in numbers."""
+"""Tables (CSV, Excel, Parquet, Feather, frames) with a label column and numeric features."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ BLOCKS_PER_GROUP = 4
 
 
 def table_kind(path: Path) -> str | None:
-    """Return "csv", "Excel", "parquet" or "feather"; None if a path is no table."""
+    """Return "csv", "Excel", "parquet" or "feather", or None if a path is not a table."""
     if path.is_dir():
         return "parquet" if is_parquet_folder(path) else None
     if is_text_table(path):
@@ -98,7 +98,7 @@ def table_kind(path: Path) -> str | None:
 
 
 def is_parquet_folder(path: Path) -> bool:
-    """Whether a folder holds Parquet files, at any depth."""
+    """Return whether a folder holds Parquet files, at any depth."""
     return any(path.rglob("*.parquet"))
 
 
@@ -135,10 +135,10 @@ def _listed(names: Sequence[str], most: int = MOST_NAMES) -> str:
 
 
 class TableReader(Reader):
-    """A table: columns of numbers are features, others are left out and named.
+    """A reader of a table. Numeric columns are features, and others are left out.
 
-    ``data`` is a path, or a pandas or polars frame. Parquet, also in a folder, is read by row
-    groups; text and Feather from the first row on; Excel is loaded.
+    ``data`` is a path, or a pandas or polars frame. Parquet files and folders are read by row
+    groups. Text and Feather files are read from the first row on, and Excel files are loaded.
     """
 
     def __init__(
@@ -149,9 +149,9 @@ class TableReader(Reader):
         block_bytes: int | None = None,
         only: Container[str] | None = None,
     ) -> None:
-        """Read names, types and the number of rows; raise if there are no features.
+        """Read names, types and the number of rows. Raise if there are no features.
 
-        With ``only`` these columns alone are features, as far as they are numbers.
+        With ``only``, only these columns can be features, if they are numeric.
         """
         import_optional("pyarrow.dataset", "data", what="A table")
         self.label = label
@@ -180,7 +180,7 @@ class TableReader(Reader):
         return state
 
     def _first_schema(self, not_features: set[str | None]) -> pa.Schema:
-        """Names and types of the columns; of text files, those of the first rows."""
+        """Return names and types of the columns. In text files, the first rows decide."""
         if self.path is None or self.kind not in ("csv", "Excel"):
             return self._dataset().schema
         if self.path.stat().st_size == 0:
@@ -202,7 +202,7 @@ class TableReader(Reader):
         return batch.schema
 
     def _check_names(self, names: list[str], drop: Sequence[str]) -> None:
-        """Raise if two columns have one name, or the label or a dropped column is missing."""
+        """Raise if column names repeat, or if the label or a dropped column is missing."""
         twice = f"{self.name} has two columns named {{}}. Rename one."
         check_distinct(names, twice, FileError)
         wanted = [*drop] if self.label is None else [self.label, *drop]
@@ -214,7 +214,7 @@ class TableReader(Reader):
                 )
 
     def _choose_columns(self, schema: pa.Schema, drop: Sequence[str]) -> None:
-        """Tell features from columns that are left out: text, and the index of a frame."""
+        """Separate features from other columns, which are text and the index of a frame."""
         types = import_optional("pyarrow").types
         index_names = set(_INDEX_NAMES)
         for name in (schema.pandas_metadata or {}).get("index_columns", []):
@@ -240,11 +240,11 @@ class TableReader(Reader):
             self.read_row_names = partial(_column_texts, self, first.name)
 
     def _may_need(self, name: str) -> bool:
-        """Whether a column is a feature, if it holds numbers."""
+        """Return whether a column is a feature, provided that it is numeric."""
         return self.only is None or name in self.only
 
     def _measure(self, schema: pa.Schema) -> None:
-        """Set sizes and types; raise if a file declares more than it can hold."""
+        """Set sizes and types. Raise if a file declares more than it can hold."""
         self.n_features = len(self.columns)
         self.feature_names = self.columns
         self.n_rows = int(self._dataset().count_rows())
@@ -262,7 +262,7 @@ class TableReader(Reader):
         self.shared = self.kind == "parquet" and has_small_groups
 
     def _common_dtype(self, schema: pa.Schema) -> np.dtype[Any]:
-        """float32 if all features are stored so or in half precision, else float64."""
+        """Return float32 if all features have single or half precision, else float64."""
         if self.kind == "csv":
             return np.dtype(np.float64)
         types = import_optional("pyarrow").types
@@ -277,7 +277,7 @@ class TableReader(Reader):
         return self.block_bytes or readers.BLOCK_BYTES
 
     def _largest_group(self) -> int:
-        """Rows of the largest row group of Parquet files; 0 for other formats."""
+        """Return the rows of the largest row group of Parquet files, or 0 for other formats."""
         if self.kind != "parquet":
             return 0
         lengths = [0]
@@ -287,7 +287,7 @@ class TableReader(Reader):
         return max(lengths)
 
     def _dataset(self) -> ds.Dataset:
-        """The table as a dataset of arrow, which reads it in batches."""
+        """Return the table as a dataset of arrow, which reads it in batches."""
         import pyarrow.dataset as ds
 
         if self.table is not None:
@@ -305,7 +305,7 @@ class TableReader(Reader):
         return ds.dataset(self.path, format=csv_format)
 
     def scan(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """Yield record batches of the columns, from first row to last."""
+        """Yield record batches of the columns, from the first row to the last."""
         with file_errors(self.name, str(self.kind)):
             # threads and read-ahead would hold many batches in memory
             scanner = self._dataset().scanner(
@@ -320,7 +320,7 @@ class TableReader(Reader):
     def labels(self, no_label: Sequence[str] = NO_LABEL_TEXTS) -> Labels:
         """Return the labels in the label column.
 
-        Every text of a frame is a class; in files, ``no_label`` texts mean "no label".
+        In a frame, every text is a class. In files, ``no_label`` texts mean "no label".
         """
         assert self.label is not None
         values = []
@@ -333,7 +333,7 @@ class TableReader(Reader):
         return labels.as_int() if self.kind == "csv" else labels
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
-        """Yield (first row, X, None); row groups before ``start`` are not read."""
+        """Yield (first row, X, None). Row groups before ``start`` are not read."""
         if self.kind == "parquet" and not self.shared:
             yield from self._spilled.blocks(start, stop, step)
             return
@@ -359,7 +359,7 @@ class TableReader(Reader):
     def _batches(
         self, start: int, stop: int, step: int
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield the first row of a batch, and the batch."""
+        """Yield the number of the first row of each batch, and the batch."""
         if self.kind == "parquet":
             yield from self._parquet_batches(start, stop, step)
             return
@@ -371,7 +371,7 @@ class TableReader(Reader):
     def _parquet_batches(
         self, start: int, stop: int, step: int
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Batches of at most ``step`` rows, of the row groups in the range."""
+        """Yield batches of at most ``step`` rows from the row groups in the range."""
         parquet = import_optional("pyarrow.parquet")
         first = 0
         for name in self._dataset().files:
@@ -390,7 +390,7 @@ class TableReader(Reader):
 
     @cached_property
     def _spilled(self) -> ArrayReader:
-        """The features in a temporary file, for row groups too large to be read in blocks."""
+        """Copy features to a temporary file, if row groups are too large to read in blocks."""
         shape = (self.n_rows or 0, self.n_features)
         # arrow decodes a group of a column to 8 bytes a value at most
         width = max(1, self._block_bytes // (8 * max(1, self.largest_group)))
@@ -407,7 +407,7 @@ class TableReader(Reader):
     def _matrix(
         self, batch: pa.RecordBatch, first: int, names: Sequence[str] | None = None
     ) -> Floats:
-        """The features of a batch (r, d), or those of ``names``; ``first`` is its first row."""
+        """Return the features (r, d), or ``names``, of a batch that starts at row ``first``."""
         if names is None:
             names = self.columns
         out = np.empty((batch.num_rows, len(names)), dtype=self.dtype)
@@ -430,7 +430,7 @@ class TableReader(Reader):
         return out
 
     def _gaps(self) -> str:
-        """All columns with gaps, and how many each has: the whole file is read for it."""
+        """Return a text on all columns with gaps. This reads the whole file."""
         counts: dict[str, int] = dict.fromkeys(self.columns, 0)
         for batch in self.scan(self.columns):
             for name in self.columns:
@@ -448,7 +448,7 @@ class TableReader(Reader):
 
 
 def _arrow_table(frame: Any) -> pa.Table:
-    """A pandas or polars frame as an arrow table."""
+    """Return a pandas or polars frame as an arrow table."""
     if hasattr(frame, "to_arrow"):
         return frame.to_arrow()
     return import_optional("pyarrow").table(frame)
@@ -465,17 +465,17 @@ def _is_numeric(column_type: pa.DataType) -> bool:
 
 
 def _column_texts(reader: TableReader, name: str) -> list[str]:
-    """A column as text: the names of the samples."""
+    """Return a column as text, which holds the names of the samples."""
     return [str(cell) for batch in reader.scan([name]) for cell in batch.column(0).to_pylist()]
 
 
 def read_columns(path: Path) -> dict[str, list[object]]:
-    """Return the columns of a small table (CSV, TSV, Excel, Parquet) by name, in their order.
+    """Return the columns of a small table (CSV, TSV, Excel, Parquet) by name, in order.
 
-    The cells of text files are text, so that "007" and "NA" stay what they are; others have
-    the types of the file. An empty cell is "". The index that pandas stores in a Parquet file
-    is the first column. Two columns of one name, rows of different lengths and empty files
-    are refused.
+    Cells of text files are text, so that "007" and "NA" do not change. Other cells have the
+    types of the file. An empty cell is "". An index that pandas stored in a Parquet file is the
+    first column. Raise if two columns have the same name, if rows have different lengths, or if
+    the file is empty.
     """
     with file_errors(path, path.suffix.lower()):
         if path.suffix.lower() in PARQUET:
@@ -488,7 +488,7 @@ def read_columns(path: Path) -> dict[str, list[object]]:
 
 
 def _named_columns(path: Path, rows: list[list[object]]) -> dict[str, list[object]]:
-    """Rows of cells by columns, under the names in the first row; empty rows are ignored."""
+    """Return rows of cells as columns, named by the first row. Empty rows are ignored."""
     # openpyxl gives None for an empty cell, csv gives ""
     filled = [["" if cell is None else cell for cell in row] for row in rows]
     header = filled[0] if filled else []
@@ -508,7 +508,7 @@ def _named_columns(path: Path, rows: list[list[object]]) -> dict[str, list[objec
 
 
 def _parquet_columns(path: Path) -> dict[str, list[object]]:
-    """The columns of a Parquet file, a stored index first."""
+    """Return the columns of a Parquet file. A stored index comes first."""
     pandas = import_optional("pandas", "data", what="A table")
     frame = pandas.read_parquet(path)
     columns: dict[str, list[object]] = {}

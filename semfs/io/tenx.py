@@ -1,4 +1,4 @@
-"""10x Genomics: names of genes and cells, in files beside a matrix or in an HDF5 file.
+"""10x Genomics data: names of genes and cells, in separate files or in an HDF5 file.
 
 Cell Ranger writes genes × cells: a folder of ``matrix.mtx``, ``features.tsv`` (in version 2
 ``genes.tsv``) and ``barcodes.tsv``, each also as ``.gz``; or the same in one ``.h5`` file.
@@ -25,14 +25,14 @@ BARCODE_FILES = ("barcodes.tsv", "barcodes.tsv.gz")
 
 
 def matrix_in_folder(folder: Path) -> Path | None:
-    """Return the matrix file of a 10x folder, None if there is none."""
+    """Return the matrix file of a 10x folder, or None."""
     return _first_existing(folder, MATRIX_FILES)
 
 
 def add_names_beside(reader: Reader, path: Path) -> None:
-    """Give the reader of a matrix file the names of genes and cells in the same folder.
+    """Add the names of genes and cells in the folder of a matrix file to its reader.
 
-    A file of another length is named in a warning and not used.
+    If a file has the wrong length, it is named in a warning and not used.
     """
     features = _first_existing(path.parent, FEATURE_FILES)
     if features is not None:
@@ -54,7 +54,7 @@ def add_names_beside(reader: Reader, path: Path) -> None:
 
 
 def add_names_in_group(reader: Reader, store: Store, name: str) -> None:
-    """Give the reader of a 10x group in an HDF5 file the names that the group holds."""
+    """Add the names in a 10x group of an HDF5 file to its reader."""
     group = store.node(name)
     genes = "gene_names" if "gene_names" in group else "features/name"  # version 2, 3
     if genes in group:
@@ -66,7 +66,7 @@ def add_names_in_group(reader: Reader, store: Store, name: str) -> None:
 
 
 def unique_names(names: Iterable[object]) -> list[str]:
-    """Return names as text; repeated ones get ``-1``, ``-2``, … as AnnData does it."""
+    """Return names as text, adding ``-1``, ``-2``, … to repeated ones as AnnData does."""
     out = [str(name) for name in names]
     taken = set(out)
     if len(taken) == len(out):

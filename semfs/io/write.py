@@ -1,4 +1,4 @@
-"""Writes the selected columns of data, in blocks, in the formats that are read."""
+"""Writes the selected columns of data in blocks, in various formats."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GeneColumns = Mapping[str, npt.NDArray[Any]]
 
 
 class SourceToWrite(Protocol):
-    """What is needed of data to write some of their columns."""
+    """The properties of data that are needed to write some of their columns."""
 
     @property
     def reader(self) -> Reader: ...
@@ -53,7 +53,7 @@ class SourceToWrite(Protocol):
 
 
 def feature_names(source: SourceToWrite) -> npt.NDArray[Any]:
-    """Return the names (d,) of the columns; x0, x1, … if the data have none."""
+    """Return the names (d,) of the columns, or x0, x1, … if the data have none."""
     names = source.feature_names or [f"x{j}" for j in range(source.n_features)]
     return np.array(names, dtype=object)
 
@@ -61,8 +61,8 @@ def feature_names(source: SourceToWrite) -> npt.NDArray[Any]:
 def write_columns(source: SourceToWrite, columns: Indices, path: Path) -> None:
     """Write the given columns (k,) of all rows, with their names and the labels, if any.
 
-    The columns keep the given order. The suffix of the path chooses the format. NPY holds the
-    matrix alone.
+    Columns are written in the given order. The suffix of the path determines the format. NPY
+    files contain only the matrix.
     """
     suffix = path.suffix.lower()
     if suffix == ".npy":
@@ -74,7 +74,7 @@ def write_columns(source: SourceToWrite, columns: Indices, path: Path) -> None:
 
 
 def _column_blocks(source: SourceToWrite, columns: Indices) -> Iterator[Floats]:
-    """Yield blocks (r, k) of the columns, dense."""
+    """Yield dense blocks (r, k) of the columns."""
     reader = source.reader
     # a matrix stored by columns is converted for blocks anyway
     if source.fits_in_memory:
@@ -100,7 +100,7 @@ def _write_npy(path: Path, source: SourceToWrite, columns: Indices) -> None:
 
 
 def _write_npz(path: Path, source: SourceToWrite, columns: Indices) -> None:
-    """X and feature_names anew; all other arrays of an NPZ source as they are."""
+    """Write new X and feature_names, and copy all other arrays of an NPZ source."""
     arrays: dict[str, npt.NDArray[Any]] = {}
     origin = source.reader.path
     labels = source.labels
@@ -118,7 +118,7 @@ def _write_npz(path: Path, source: SourceToWrite, columns: Indices) -> None:
 
 
 def _write_table(path: Path, source: SourceToWrite, columns: Indices) -> None:
-    """A table batch by batch, as CSV, TSV, Feather or Parquet."""
+    """Write a table batch by batch, as CSV, TSV, Feather or Parquet."""
     import_optional("pyarrow", "data", what="A table")
     found = _table_batches(source, columns)
     # only Parquet writes columns of categories batch by batch
@@ -133,7 +133,7 @@ def _write_table(path: Path, source: SourceToWrite, columns: Indices) -> None:
 
 
 def _table_writer(path: Path, schema: pa.Schema) -> Any:
-    """The writer of the format that the suffix names."""
+    """Return the writer for the format that the suffix names."""
     if is_text_table(path):
         csv = import_optional("pyarrow.csv")
         delimiter = "," if path.suffix.lower() == ".csv" else "\t"
@@ -145,7 +145,7 @@ def _table_writer(path: Path, schema: pa.Schema) -> Any:
 
 
 def _table_batches(source: SourceToWrite, columns: Indices) -> Iterator[pa.RecordBatch]:
-    """Label, columns that are no features, and selected features, in the order of a table."""
+    """Yield batches of label, other columns and selected features, in the order of a table."""
     pa = import_optional("pyarrow")
     reader = source.reader
     selected = feature_names(source)[columns]
@@ -171,7 +171,7 @@ def _table_batches(source: SourceToWrite, columns: Indices) -> Iterator[pa.Recor
 
 
 def _order_of_columns(reader: TableReader, selected: list[str]) -> list[str]:
-    """Columns that are written of a table, each where the table has such a column.
+    """Return the columns of a table to write, in their positions in the table.
 
     Features are in the order of ``selected``, which may be that of another table.
     """
@@ -188,7 +188,7 @@ def _order_of_columns(reader: TableReader, selected: list[str]) -> list[str]:
 
 
 def _without_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same batch with plain columns: dictionaries may differ from batch to batch."""
+    """Return the batch with plain columns, as dictionaries may differ between batches."""
     columns = []
     for column in batch.columns:
         columns.append(column.dictionary_decode() if hasattr(column, "dictionary") else column)
@@ -203,11 +203,11 @@ def write_h5ad(
     uns: Mapping[str, Any],
     kept: Indices | None = None,
 ) -> None:
-    """Write an AnnData file with results: a copy of the source's, or the genes ``kept`` (k,).
+    """Write an AnnData file with results: a copy of the source, or only genes ``kept`` (k,).
 
-    ``columns`` hold a value for each gene (d,) of the matrix that was used: X (for ``var``) or
-    raw (for ``raw.var``, and for the genes it shares also ``var``); ``uns`` becomes
-    ``uns["semfs"]``.
+    ``columns`` hold a value for each gene (d,) of the matrix that was used. For X they are
+    added to ``var``, and for raw to ``raw.var`` (and to ``var`` for genes in common). ``uns``
+    becomes ``uns["semfs"]``.
     """
     origin = source.reader.path
     if origin is None or origin.suffix.lower() != ".h5ad":
@@ -249,9 +249,9 @@ def add_columns(frame: h5py.Group, columns: GeneColumns) -> None:
 def of_genes(
     columns: GeneColumns, names: Sequence[str] | npt.NDArray[Any], wanted: Iterable[str]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return columns (d,) of named genes for other genes: False or NaN where one is unknown.
+    """Return columns (d,) of named genes for other genes; unknown genes have False or NaN.
 
-    Without a gene in common there are none: columns of NaN would hide that.
+    If there is no gene in common, return no columns, because columns of NaN would hide that.
     """
     # of genes with one name the first counts
     place_of: dict[str, int] = {}

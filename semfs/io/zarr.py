@@ -1,4 +1,4 @@
-"""Zarr: the arrays of HDF5 in a folder of files, one for each chunk."""
+"""Zarr: arrays in a folder, with one file for each chunk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MARKS = ("zarr.json", ".zarray", ".zgroup")
 
 
 def is_zarr(path: Path) -> bool:
-    """Whether this is a Zarr array or group."""
+    """Return whether this is a Zarr array or group."""
     return path.suffix.lower() == ".zarr" or any((path / mark).exists() for mark in _MARKS)
 
 
@@ -41,7 +41,7 @@ class ZarrStore(Store):
         return stored_size(self.path / name)
 
     def sparse_arrays(self, name: str) -> SparseArrays:
-        """Return data, indices and indptr; raise if chunks of the indices are missing."""
+        """Return data, indices and indptr. Raise if chunks of the indices are missing."""
         indices = self.array(f"{name}/indices")
         # a missing chunk reads as zeros: all entries would be in the first column
         missing = indices.nchunks - indices.nchunks_initialized

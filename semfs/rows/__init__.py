@@ -1,10 +1,10 @@
-"""Labeled samples, wherever they are, and the sums over them that the method needs.
+"""Sources of labeled samples, and the sums over samples that the method needs.
 
-Row sources (`source` describes what all of them offer) are in memory (`memory`), on a device of
+`source` defines the interface of all sources. Samples are in memory (`memory`), on a device of
 another array library (`device`), in files (`streamed`, `csr`, `csc`) or on a Dask cluster
-(`cluster`). `opening` makes the source of a file, `dask_data` that of a Dask collection. `sums`
-holds the sums over blocks of samples, `centering` what their scatter is taken about, `plan`
-decides on the size of blocks, and `preprocess` on what is done to features before.
+(`cluster`). `opening` makes the source for a file, and `dask_data` for a Dask collection.
+`sums` computes sums over blocks of samples, `centering` says what scatter is taken about,
+`plan` chooses the size of blocks, and `preprocess` transforms features before.
 """
 
 from semfs.rows.blocks import BlockSource, OutOfCoreRows, beyond_memory, in_blocks

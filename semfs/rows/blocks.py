@@ -1,4 +1,4 @@
-"""Base classes of sources beyond memory: what they share, and what they read blocks with."""
+"""Base classes of sources beyond memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MATRIX_NEEDED = (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OutOfCoreRows(ABC):
-    """Base of sources that are read in parts and never held whole in memory."""
+    """Base class of sources that are read in parts and never held whole in memory."""
 
     labels: Labels | None = None  # None: they come with the blocks
     batches: Labels | None = None  # batch of each sample; None: all are of one batch
@@ -61,7 +61,7 @@ class OutOfCoreRows(ABC):
     @property
     @abstractmethod
     def n_rows(self) -> int | None:
-        """Number of samples; None if only the end of the data will tell."""
+        """Number of samples, or None if it is unknown until all are read."""
 
     @property
     @abstractmethod
@@ -146,7 +146,7 @@ class OutOfCoreRows(ABC):
         return self
 
     def sample_columns(self, features: Indices) -> SampledColumns | None:
-        """Return features of the samples that `sums` has kept, if it has."""
+        """Return features of the samples that `sums` has kept, or None."""
         if self.column_sample is None:
             return None
         return self.column_sample.sample_columns(features)
@@ -160,8 +160,8 @@ class OutOfCoreRows(ABC):
     ) -> tuple[Accumulator, Self | None]:
         """Return the sums, and the source if it must be read again for Gram columns.
 
-        ``n_select`` is the number of features to select; None means that the solver needs the
-        d × d scatter matrix.
+        ``n_select`` is the number of features to select. None means that the solver needs the d
+        × d scatter matrix.
         """
         # later passes report their progress too
         source = replace(self, verbose=verbose)
@@ -182,7 +182,7 @@ class OutOfCoreRows(ABC):
         return out
 
     def checked_sums(self, *, matrix: bool, precise: bool) -> Accumulator:
-        """Return the sums; raise if there is no room for the matrix, or nothing to sum up."""
+        """Return the sums. Raise if the matrix does not fit, or if there are no samples."""
         if matrix:
             check_matrix_fits(self.n_features, self.plan.memory, MATRIX_NEEDED)
         # labels that come with the blocks are checked when all of them have been read
@@ -194,9 +194,9 @@ class OutOfCoreRows(ABC):
         return sums
 
     def sample(self, n: int, *, labeled: bool) -> tuple[Matrix, Labels]:
-        """Return at most ``n`` random samples with a label, or without one, and their labels.
+        """Draw at most ``n`` random labeled or unlabeled samples, and return their labels, too.
 
-        There are fewer if they would take more than a quarter of the memory.
+        Fewer are drawn if they would take more than a quarter of the memory.
         """
         known = self.labels_known()
         assert known.labels is not None
@@ -208,7 +208,7 @@ class OutOfCoreRows(ABC):
         return known.rows_at(rows), Labels(known.labels.classes, codes[rows])
 
     def assign(self, model: ClusterModel) -> Self:
-        """Return the unlabeled samples, labeled with the number of their cluster.
+        """Return a source of the unlabeled samples, labeled by their clusters.
 
         All other samples are left out.
         """
@@ -222,7 +222,7 @@ class OutOfCoreRows(ABC):
 
 
 class Block(NamedTuple):
-    """Samples that are used: with a label, and a weight above zero."""
+    """A block of samples with a label and a positive weight."""
 
     rows: slice  # row numbers of the block in its source, samples not used included
     X: Any  # (r, d), dense or CSR
@@ -234,7 +234,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BlockSource(OutOfCoreRows):
-    """Base of sources that are read through a `Reader`; make one with `open_blocks`."""
+    """Base class of sources that are read by a `Reader`. Make one with `open_blocks`."""
 
     reader: Reader
     weights: np.ndarray | None = None  # (n,)
@@ -244,7 +244,7 @@ class BlockSource(OutOfCoreRows):
 
     @property
     def n_rows(self) -> int | None:
-        """Number of samples; None if only the end of the data will tell."""
+        """Number of samples, or None if it is unknown until all are read."""
         stop = self.reader.n_rows if self.stop is None else self.stop
         return None if stop is None else stop - self.start
 
@@ -322,7 +322,7 @@ class BlockSource(OutOfCoreRows):
         )
 
     def only(self, rows: Indices) -> Self:
-        """Return the source without weights, and with one class of the samples at ``rows``."""
+        """Return the source without weights and with only one class: samples at ``rows``."""
         known = self.labels_known()
         assert known.labels is not None
         labels = labels_at(len(known.labels), rows, np.zeros(len(rows), np.int32), [0])
@@ -340,12 +340,12 @@ class BlockSource(OutOfCoreRows):
         )
 
     def matrices(self) -> Iterator[Matrix]:
-        """Yield all samples (r, d) in order, preprocessed, whatever their labels are."""
+        """Yield all samples (r, d) in order, preprocessed, whether they have labels or not."""
         for _, X, _ in self.reader.blocks(self.start, self.stop, self.rows_per_block()):
             yield self.preprocessing.apply(X)
 
     def blocks(self, *, matrix: bool = False) -> Iterator[Block]:
-        """Yield the samples that are used in blocks; the next one is read meanwhile."""
+        """Yield blocks of the samples that are used, while the next block is read."""
         # preprocessing runs in the thread that reads
         yield from prefetch(self._blocks(self.rows_per_block(matrix=matrix)))
 
@@ -403,7 +403,7 @@ class BlockSource(OutOfCoreRows):
     # ---- sums ---------------------------------------------------------------------------
 
     def accumulate_blocks(self, *, matrix: bool, precise: bool) -> Accumulator:
-        """Return the sums over all blocks; an error names the rows it is about."""
+        """Return the sums over all blocks. Errors name the rows that caused them."""
         sums = Accumulator(self.n_features, matrix=matrix, precise=precise)
         title = "scatter matrix" if matrix else "class means"
         for block in self.watched_blocks(title, matrix=matrix):
@@ -428,12 +428,12 @@ class BlockSource(OutOfCoreRows):
 
 
 def beyond_memory(rows: object) -> TypeIs[OutOfCoreRows]:
-    """Whether samples are read in parts, from a file or on a cluster."""
+    """Return whether samples are read in parts, from a file or on a cluster."""
     return isinstance(rows, OutOfCoreRows)
 
 
 def in_blocks(rows: object) -> TypeIs[BlockSource]:
-    """Whether samples are read block by block in this process."""
+    """Return whether samples are read block by block in this process."""
     return isinstance(rows, BlockSource)
 
 
@@ -441,21 +441,21 @@ def in_blocks(rows: object) -> TypeIs[BlockSource]:
 
 
 def check_classes(labels: Labels) -> None:
-    """Raise before any reading if the labels are of mixed types, or are measurements."""
+    """Raise, before any reading, if labels have mixed types or are measurements."""
     present = np.unique(labels.codes[labels.codes >= 0])
     if len(present):
         encode_labels(label_array([labels.classes[code] for code in present]))
 
 
 def labels_at(n: int, rows: Indices, codes: Indices, classes: Sequence[Label]) -> Labels:
-    """Return labels of n samples: ``classes[codes]`` at ``rows``, all others left out."""
+    """Return labels of n samples: ``classes[codes]`` at ``rows``. Others are left out."""
     all_codes = np.full(n, LEFT_OUT, dtype=np.int32)
     all_codes[rows] = codes
     return Labels(list(classes), all_codes)
 
 
 def stacked(parts: list[Matrix], n_features: int) -> Matrix:
-    """Return parts (r, d), all dense or all sparse, one below the other."""
+    """Stack parts (r, d), which are all dense or all sparse."""
     if not parts:
         return np.zeros((0, n_features))
     if sp.issparse(parts[0]):

@@ -1,4 +1,4 @@
-"""What the scatter of samples is taken about, and how carefully."""
+"""`Centering`: the point about which scatter is computed, and in which precision."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Centering:
-    """The mean that products of samples are taken about, and in which precision.
+    """The mean about which products of samples are computed, and the precision.
 
-    Products about a mean that is many standard deviations from zero lose digits if the mean is
-    subtracted afterward; it costs a copy of X to subtract it before. ``far`` and ``near`` say
+    If a mean is many standard deviations from zero, products lose digits when the mean is
+    subtracted afterward. Subtracting it before needs a copy of X. ``far`` and ``near`` say
     which of the two is necessary (the ratios are `FAR` and `NEAR` in `semfs.rows.sums`).
     """
 

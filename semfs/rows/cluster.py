@@ -1,6 +1,6 @@
-"""Samples on a Dask cluster: partial sums on the workers, added up as a tree.
+"""Samples on a Dask cluster. Workers compute partial sums, which are added up as a tree.
 
-Only sums travel over the network: counts, class means, d × d matrices or a few Gram columns,
+Only sums are sent over the network: counts, class means, d × d matrices or a few Gram columns,
 and a sample of sparse rows. If a worker is lost, another one computes its part again.
 """
 
@@ -45,13 +45,13 @@ PARTS_PER_THREAD = 4
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ClusterRows(OutOfCoreRows):
-    """Base of sources whose parts are summed up by workers."""
+    """Base class of sources whose parts are summed up by workers."""
 
     client: Client = None  # None: the scheduler that Dask would use
 
     @property
     def fits_in_memory(self) -> bool:
-        """Samples on a cluster are not loaded into one process."""
+        """Always false, because samples on a cluster are not loaded into one process."""
         return False
 
     @property
@@ -61,10 +61,10 @@ class ClusterRows(OutOfCoreRows):
 
     @abstractmethod
     def part_task(self, index: int, method: str, **options: Any) -> Delayed:
-        """Return the task to call a method of a part, as a `BlockSource`, on a worker."""
+        """Return the task that calls a method of a part (a `BlockSource`) on a worker."""
 
     def load(self) -> tuple[Matrix, Labels, Floats | None]:
-        """Refuse to load the samples: they are too many for this process."""
+        """Raise, because there are too many samples for this process."""
         raise ValueError("samples on a cluster are not loaded into one process.")
 
     def accumulate(
@@ -74,7 +74,7 @@ class ClusterRows(OutOfCoreRows):
         precise: bool,
         n_sampled: int = N_SAMPLED_SPARSE,
     ) -> Accumulator:
-        """Return the sums over all parts, and a share of the sample from each."""
+        """Return the sums over all parts, with sampled rows from each part."""
         # parts are of similar length, so that each gives the same number of samples
         share = -(-n_sampled // max(1, len(self.bounds)))
         sums = self._sum_of_parts("accumulate", matrix=matrix, precise=precise, n_sampled=share)
@@ -99,7 +99,7 @@ class ClusterRows(OutOfCoreRows):
     def _parts_of_rows(
         self, method: str, rows: Indices, batches: Indices | None = None, **options: Any
     ) -> list[Any]:
-        """Call a method of each part that has some of the ascending ``rows``."""
+        """Call a method of each part that contains some of the ascending ``rows``."""
         tasks = []
         for index, part in enumerate(self.bounds):
             # parts without any of the rows are not read
@@ -113,14 +113,14 @@ class ClusterRows(OutOfCoreRows):
         return compute_list(tasks, self.client)
 
     def _sum_of_parts(self, method: str, **options: Any) -> Any:
-        """Call a method of every part, and add up the results as a tree."""
+        """Call a method of every part, and add the results up as a tree."""
         tasks = [self.part_task(i, method, **options) for i in range(len(self.bounds))]
         return sum_of(tasks, self.client)
 
 
 @dataclass(frozen=True, eq=False)
 class RangeRows(ClusterRows):
-    """Samples of a file of which each worker reads ranges; make it with `on_cluster`."""
+    """Samples of a file, of which each worker reads ranges. Make it with `on_cluster`."""
 
     source: BlockSource
     ranges: list[slice]
@@ -177,7 +177,7 @@ class RangeRows(ClusterRows):
 
 @dataclass(frozen=True, eq=False)
 class ChunkRows(ClusterRows):
-    """Samples of a Dask array, in chunks of rows; make it with `dask_rows`."""
+    """Samples of a Dask array in chunks of rows. Make it with `dask_rows`."""
 
     chunks: list[Delayed]  # X (r, d) each
     lengths: tuple[int, ...]  # rows of each
@@ -214,7 +214,7 @@ class ChunkRows(ClusterRows):
         return float(np.finfo(working_dtype(self.dtype)).eps)
 
     def forms_matrix(self, n_select: int | None) -> bool:
-        """Whether to form the d × d matrix: if it fits, as chunks may be costly to make."""
+        """Return whether the d × d matrix fits. Then it is formed, as chunks may be costly."""
         return n_select is None or self.plan.has_room_for_matrix(self.n_features)
 
     def sample_weights(self) -> Floats | None:

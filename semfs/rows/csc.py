@@ -1,7 +1,7 @@
-"""A sparse matrix stored by columns (CSC): threads unpack parts of its columns.
+"""A sparse matrix stored by columns (CSC), of which threads unpack ranges of columns.
 
-A part has some features of all samples. Class sums of a feature are complete with its part;
-products with other features, and projections of samples, add up over the parts.
+A part has some features of all samples. The class sums of a feature need only its part.
+Products with other features, and projections of samples, are sums over the parts.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, eq=False)
 class StreamedCSC(BlockSource):
-    """Samples of a sparse matrix stored by columns; make it with `open_blocks`."""
+    """Samples of a sparse matrix stored by columns. Make it with `open_blocks`."""
 
     reader: SparseReader
 
@@ -81,8 +81,8 @@ class StreamedCSC(BlockSource):
     def gram_columns(self, columns: Indices, centering: Centering) -> Float64:
         """Return columns (d, b) of the scatter matrix about the mean, in float64.
 
-        The columns are made dense, as many at a time as fit into the memory; then X'Z is
-        computed part by part.
+        As many columns as fit into memory are made dense at a time. Then X'Z is computed part
+        by part.
         """
         labels = self._labels()
         mean = centering.mean
@@ -115,8 +115,9 @@ class StreamedCSC(BlockSource):
     ) -> Indices:
         """Return the cluster of each sample, by row numbers, and their batches.
 
-        What the columns of a part add to the projection of the samples is summed up; then
-        the nearest centers are found. Projections of all samples may not fit into the memory.
+        The projection of the samples is summed up over the parts. Then the nearest centers are
+        found. Ask for some of the samples only, because projections of all samples may not fit
+        into memory.
         """
         n_clusters, p = model.centers.shape
         out = np.empty(len(rows), dtype=np.intp)
@@ -144,7 +145,7 @@ class StreamedCSC(BlockSource):
         return Z
 
     def _dense_columns(self, columns: Indices, dtype: npt.DTypeLike) -> Floats:
-        """Return columns of the samples that are used (n, b), zero for the others."""
+        """Return columns (n, b), with zeros for samples that are not used."""
         row_sums = self._row_sums()
         Z = np.zeros((len(self._labels()), len(columns)), dtype=dtype)
 
@@ -193,7 +194,7 @@ class StreamedCSC(BlockSource):
         return self.preprocessing.apply(X, slice(first, last), row_sums)
 
     def _row_sums(self) -> Floats | None:
-        """Return the sums of whole rows (n,) if they are needed to normalize columns."""
+        """Return the sums of whole rows (n,) if normalization needs them."""
         return None if self.preprocessing.normalize is None else self.reader.row_sums()
 
     def _used(self, X: Sparse) -> Sparse:

@@ -49,9 +49,9 @@ class StreamedCSR(BlockSource):
     ) -> Accumulator:
         """Return sums over all samples, and at most ``n_sampled`` samples drawn at random.
 
-        ``matrix``: also form the d × d scatter matrix. The samples serve to predict which of
-        its columns are needed, so that none are kept beside the whole of it. Sums of sparse
-        samples are in float64 anyway, so that ``precise`` changes nothing.
+        With ``matrix``, the d × d scatter matrix is formed as well. Then no samples are drawn,
+        because they are only used to predict which columns of this matrix are needed.
+        ``precise`` has no effect, because sums of sparse samples are always in float64.
         """
         if matrix:
             return self.accumulate_blocks(matrix=True, precise=precise)
@@ -64,7 +64,7 @@ class StreamedCSR(BlockSource):
             part: slice,
             X: Sparse,
         ) -> tuple[Float64, Float64, Sparse]:
-            """Class sums (C, d) and squares (d,) of a part, and the samples drawn from it."""
+            """Return class sums (C, d) and squares (d,) of a part, and its drawn samples."""
             used = self._used(part)
             used_X, codes, weights = self._of_used(part, X, used)
             part_sums, part_squares = sparse_class_sums(used_X, codes, n_classes, weights)
@@ -88,10 +88,10 @@ class StreamedCSR(BlockSource):
     def gram_columns(self, columns: Indices, centering: Centering) -> Float64:
         """Return ``columns`` (d, b) of the scatter matrix about the mean, in float64.
 
-        Products of a part are in the precision of the reader if that is enough, and are added
-        up in float64. On a cluster this source is a range of the rows, and the mean that of
-        all of them: with the weight of the range in place of the total, what all ranges return
-        adds up to the columns of the scatter matrix.
+        Products of a part have the precision of the reader if that is enough, and are added up
+        in float64. On a cluster, this source is a range of the rows, while the mean is that of
+        all rows. Because the weight of the range is used instead of the total, the results of
+        all ranges add up to the columns of the scatter matrix.
         """
         mean = centering.mean
         in_float64 = centering.far or centering.precise
@@ -109,7 +109,7 @@ class StreamedCSR(BlockSource):
         return out
 
     def rows_at(self, rows: Indices) -> Sparse:
-        """Return the samples at ``rows`` (r,): row numbers, ascending."""
+        """Return the samples at ``rows`` (r,), which are ascending row numbers."""
 
         def pick(part: slice, X: Sparse) -> Sparse:
             return X[_rows_in(part, rows) - part.start]
@@ -119,7 +119,7 @@ class StreamedCSR(BlockSource):
     def clusters_at(
         self, rows: Indices, model: ClusterModel, batches: Indices | None = None
     ) -> Indices:
-        """Return the cluster (r,) of each sample at ``rows`` (r,): row numbers, ascending.
+        """Return the cluster (r,) of each sample at ``rows`` (r,), ascending row numbers.
 
         ``batches`` (r,), if given, are the codes of the batches (donor, plate) of these
         samples. Samples far from all clusters get LEFT_OUT.
@@ -143,9 +143,9 @@ class StreamedCSR(BlockSource):
         """Yield work(part, X) of the parts, computed in threads.
 
         ``part`` is a slice of row numbers and X (r, d) all of its samples, preprocessed.
-        Results are in the order of the parts, so that sums of them have the same digits in
-        every run. ``title`` is shown with the progress. With ``rows``, ascending row numbers,
-        only parts that have some of them are read.
+        Results are in the order of the parts, so that their sums are the same in every run.
+        ``title`` is shown with the progress. With ``rows``, ascending row numbers, only parts
+        that have some of them are read.
         """
         assert self.n_rows is not None  # a file of CSR has one entry of indptr per row
         ranges = self.reader.ranges(self.start, self.start + self.n_rows, self.plan.part_bytes)
@@ -169,7 +169,7 @@ class StreamedCSR(BlockSource):
                 n_done = stop
 
     def _stacked(self, parts: list[Sparse]) -> Sparse:
-        """Return samples (r, d) of parts, one below the other; sparse even if none."""
+        """Stack samples (r, d) of parts. The result is sparse even without samples."""
         if parts:
             return stacked(parts, self.n_features)
         return sp.csr_array((0, self.n_features), dtype=self.reader.dtype)
@@ -184,7 +184,7 @@ class StreamedCSR(BlockSource):
     ) -> tuple[Sparse, Indices, Floats | None]:
         """Return the samples (r', d) of a part that are used, their codes and weights (r',).
 
-        The others must not enter sums even with a weight of zero: zero times NaN is NaN.
+        Other samples must not enter sums even with weight zero, because zero times NaN is NaN.
         """
         codes = self._labels().codes[part]
         weights = None if self.weights is None else self.weights[part]
@@ -198,17 +198,17 @@ class StreamedCSR(BlockSource):
         return self.labels
 
     def _total(self) -> float:
-        """Return the weight of the samples that are used; without weights 1 each."""
+        """Return the total weight of the samples that are used, which is 1 each by default."""
         used = used_mask(self._labels().codes, self.weights)
         return float(used.sum() if self.weights is None else self.weights[used].sum())
 
 
 def _places_in(part: slice, rows: Indices) -> slice:
-    """Return where those of the ascending row numbers are that lie in a part."""
+    """Return the positions of the ascending row numbers that lie in a part."""
     first, stop = np.searchsorted(rows, [part.start, part.stop])
     return slice(first, stop)
 
 
 def _rows_in(part: slice, rows: Indices) -> Indices:
-    """Return those of the ascending row numbers that lie in a part."""
+    """Return the ascending row numbers that lie in a part."""
     return rows[_places_in(part, rows)]

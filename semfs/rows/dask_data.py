@@ -1,4 +1,4 @@
-"""Dask arrays and data frames: as sources of samples, and as results computed lazily."""
+"""Dask arrays and data frames, as sources of samples and as lazy results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DaskFrame: TypeAlias = Any
 
 
 def is_dask(X: Any) -> bool:
-    """Whether X is a Dask array, DataFrame or Series."""
+    """Return whether X is a Dask array, DataFrame or Series."""
     return hasattr(X, "__dask_graph__")
 
 
@@ -40,18 +40,18 @@ def dask_rows(
     *,
     memory: int | None = None,
 ) -> ChunkRows:
-    """Return a Dask array or DataFrame with labels as a source.
+    """Make a source of a Dask array or DataFrame with labels.
 
     Parameters
     ----------
     X : Dask array of shape (n, d), dense or of sparse blocks, or Dask DataFrame
-        Columns of numbers of a DataFrame are features; others are ignored with a warning.
+        The numeric columns of a DataFrame are features. Others are ignored with a warning.
     y : array-like, Dask array or Series of shape (n,), or str
         Labels, or the name of the column of the DataFrame that holds them.
     sample_weight : array-like, Dask array or Series of shape (n,), optional
         Weights of the samples.
     memory : int, optional
-        Bytes for the d × d scatter matrix, by default 512 MiB.
+        Memory in bytes for the d × d scatter matrix. By default 512 MiB.
     """
     names = None
     if _is_frame(X):
@@ -63,7 +63,7 @@ def dask_rows(
 
 
 def unlabeled_dask_rows(X: DaskArray | DaskFrame, *, memory: int | None = None) -> ChunkRows:
-    """Return a Dask array or DataFrame as a source of unlabeled samples."""
+    """Make a source of unlabeled samples of a Dask array or DataFrame."""
     names = None
     if _is_frame(X):
         X, _, names = _split_frame(X, None)
@@ -140,7 +140,7 @@ def _split_frame(frame: DaskFrame, y: Any) -> tuple[DaskArray, Any, list[str]]:
 
 
 def _whole_rows(X: DaskArray) -> DaskArray:
-    """Return the array in chunks of whole rows and known lengths; small ones are joined."""
+    """Return the array in chunks of whole rows and known lengths, joining small chunks."""
     d = X.shape[1]
     X = _with_lengths(X.rechunk({1: d}))
     lengths = X.chunks[0]
@@ -160,7 +160,7 @@ def _with_lengths(array: DaskArray) -> DaskArray:
 
 
 def _chunked_like(lengths: tuple[int, ...], values: Any, name: str) -> list[Any]:
-    """Return labels or weights in chunks of these lengths, lazily if they are Dask's."""
+    """Return labels or weights in chunks of these lengths, lazily if they are lazy."""
     if not is_dask(values):
         values = np.asarray(values)
         _check_length(lengths, len(values), name)
@@ -185,9 +185,9 @@ def lazy_columns(
     columns: Indices,
     names: Sequence[str] | None = None,
 ) -> DaskArray | DaskFrame:
-    """Return the ``columns`` (k,) of X as a Dask array or DataFrame; nothing is computed.
+    """Return the ``columns`` (k,) of X lazily, as a Dask array or DataFrame.
 
-    ``names`` (d,) are those of all features; columns of a DataFrame are found by name.
+    ``names`` (d,) are those of all features. Columns of a DataFrame are found by name.
     """
     if not _is_frame(X):
         return X[:, columns]
@@ -204,9 +204,9 @@ def lazy_rows(
     names: Sequence[str] | None = None,
     width: int | None = None,
 ) -> DaskArray:
-    """Return function(rows of X) as a Dask array (n,) or (n, width); nothing is computed.
+    """Apply a function to blocks of rows of X lazily, as Dask array (n,) or (n, width).
 
-    ``function`` takes matrices (r, d); of a DataFrame they have the columns ``names`` (d,).
+    ``function`` takes matrices (r, d). For a DataFrame, these have the columns ``names`` (d,).
     """
     if _is_frame(X):
         if names is not None:
@@ -223,9 +223,9 @@ def lazy_rows(
 def dask_blocks(
     X: DaskArray | DaskFrame, columns: Indices, n_features: int, names: Sequence[str] | None
 ) -> Iterator[Matrix]:
-    """Yield ``columns`` (k,) of X, one part of its rows after the other, in memory.
+    """Yield ``columns`` (k,) of X in memory, one part of its rows after the other.
 
-    ``names`` (d,) are those of all ``n_features``, by which columns of a DataFrame are found.
+    ``names`` (d,) are those of all ``n_features``. Columns of a DataFrame are found by name.
     """
     if not _is_frame(X) and X.shape[1] != n_features:
         raise ValueError(

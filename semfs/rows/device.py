@@ -1,8 +1,8 @@
-"""Samples held by another array library (torch, CuPy, ...): passes run where the data are.
+"""Samples in another array library (torch, CuPy, ...), summed up on their device.
 
-Everything of size n happens in the library and on the device of X; results of size C × d,
-d × b or d × d come back to numpy in float64, block by block. Arrays of other libraries are
-treated so only if scikit-learn's ``array_api_dispatch`` is on; otherwise they become numpy.
+All computations of size n use the library and the device of X. Results of size C × d, d × b or
+d × d are copied to numpy in float64, block by block. This needs scikit-learn's
+``array_api_dispatch``; without it, such arrays are converted to numpy.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Namespace: TypeAlias = Any
 
 
 def namespace_of(X: Array) -> Namespace | None:
-    """Return the functions of the library of X, None unless it is to be used in place of numpy.
+    """Return the functions of the library of X, or None if numpy is to be used.
 
-    It is if X is an array of another library and ``array_api_dispatch`` is on.
+    The library is used if X is an array of another library and ``array_api_dispatch`` is on.
     """
     plain = isinstance(X, np.ndarray) or sp.issparse(X) or not hasattr(X, "shape")
     if plain or not get_config()["array_api_dispatch"]:
@@ -52,7 +52,7 @@ def _functions_of(X: Array) -> Namespace:
 
 
 def device_of(X: Array) -> Any:
-    """Return the device that holds X, in the terms of its library."""
+    """Return the device of X, as an object of its library."""
     return import_optional("array_api_compat").device(X)
 
 
@@ -67,17 +67,17 @@ def convert_to_numpy(array: Array) -> np.ndarray:
 
 
 def to_numpy(values: Any) -> Any:
-    """Return an array of another library as a numpy array, and all else as it is."""
+    """Convert an array of another library to numpy. Return anything else unchanged."""
     return values if namespace_of(values) is None else convert_to_numpy(values)
 
 
 def is_foreign(X: Any) -> bool:
-    """Whether validated data belong to another array library than numpy and scipy."""
+    """Return whether validated data belong to an array library other than numpy and scipy."""
     return not isinstance(X, np.ndarray) and not sp.issparse(X)
 
 
 def like(array: np.ndarray, X: Array) -> Array:
-    """Return a numpy array in the library and on the device of X; text stays as it is."""
+    """Convert a numpy array to the library and device of X. Text is returned unchanged."""
     xp = namespace_of(X)
     if xp is None or array.dtype.kind not in "biuf":
         return array
@@ -89,7 +89,7 @@ def like(array: np.ndarray, X: Array) -> Array:
 
 
 def floating_dtypes(X: Array) -> list[Any] | None:
-    """Return the types of 32 or 64 bits that the device of X offers; None for numpy data."""
+    """Return the 32-bit and 64-bit types that the device of X supports; None for numpy."""
     xp = namespace_of(X)
     if xp is None:
         return None

@@ -1,4 +1,4 @@
-"""What samples at hand share, whether in memory or on a device."""
+"""`HeldRows`: the base of samples that are held whole, in memory or on a device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from semfs.labels import Labels
 
 @dataclass(frozen=True, eq=False)
 class HeldRows(ABC):
-    """Base of samples that are held whole, with a class for each."""
+    """Base class of samples that are held whole and have a class each."""
 
     X: Any  # (n, d)
     codes: np.ndarray  # (n,), class of each sample, in numpy

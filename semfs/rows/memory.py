@@ -40,7 +40,7 @@ N_SAMPLED_SPARSE = 4096
 class MemoryRows(HeldRows):
     """Samples in memory.
 
-    For moderate n they are the cheapest representation of the scatter matrix: its columns are
+    For moderate n, this is the cheapest representation of the scatter matrix, whose columns are
     computed on request. X, dense or CSR, is never copied.
     """
 
@@ -143,5 +143,5 @@ class MemoryRows(HeldRows):
 
 
 def in_memory(rows: object) -> TypeIs[MemoryRows]:
-    """Whether samples are numpy or CSR arrays: not on a device, in a file or on a cluster."""
+    """Return whether samples are numpy or CSR arrays in memory."""
     return isinstance(rows, MemoryRows)

@@ -168,7 +168,7 @@ def column_labels(data: DataLike, name: str, key: str | None = None) -> Labels:
 
 
 def table_columns(data: DataLike, name: object, key: str | None = None) -> list[str]:
-    """Return the name if it is one of a column of a table, which then is not a feature."""
+    """Return the name if it is a column of a table, because this is then not a feature."""
     is_table = isinstance(data, (str, Path)) or is_frame(data)
     if not isinstance(name, str) or not is_table:
         return []
@@ -188,9 +188,9 @@ def source_of(
     plan: ReadPlan | None = None,
     preprocessing: Preprocessing | None = None,
 ) -> BlockSource:
-    """Return the source of a reader's rows: dense, or sparse by rows or by columns.
+    """Return the source for a reader: dense, or sparse by rows or by columns.
 
-    Without ``labels`` (n,) they come with the blocks.
+    Without ``labels`` (n,), labels come with the blocks.
     """
     # sparse matrices are summed up in threads, by the axis they are stored along
     kind: type[BlockSource] = StreamedRows
@@ -206,12 +206,12 @@ def source_of(
 
 
 def _normalize_of(data: DataLike) -> str | None:
-    """How a `view` of an AnnData object says that its counts are to be normalized."""
+    """Return how a `view` of an AnnData object normalizes counts, if it does."""
     return data.normalize if isinstance(data, GeneMatrix) else None
 
 
 def _check_label_count(labels: Labels | None, n_rows: int | None) -> None:
-    """Raise unless there is one label per row; they may still come with the blocks."""
+    """Raise unless there is one label per row, or labels come with the blocks."""
     if labels is None or len(labels) == n_rows:
         return
     hint = ""
@@ -231,11 +231,11 @@ def open_unlabeled(
     keep_missing: bool = False,
     only: Container[str] | None = None,
 ) -> BlockSource:
-    """Return samples that are read block by block and whose labels are not wanted.
+    """Open samples that are read block by block, without labels.
 
-    (X, y) blocks bring labels along, which are ignored. ``preprocessing`` is that of the
-    samples a selector was fitted to. ``keep_missing``: empty cells of tables are NaN. ``only``:
-    features of which alone a table is read, unless preprocessing needs them all.
+    Labels in (X, y) blocks are ignored. ``preprocessing`` is that of the data of the fit. With
+    ``keep_missing``, empty cells of tables are NaN. With ``only``, only these features of a
+    table are read, unless preprocessing needs all features.
     """
     if preprocessing is None:
         preprocessing = Preprocessing()
@@ -256,7 +256,7 @@ def open_unlabeled(
 
 
 def column_places(found: Sequence[str], wanted: Sequence[str]) -> Indices:
-    """Return where among the columns ``found`` (d,) the ``wanted`` ones (k,) are."""
+    """Return the positions of the ``wanted`` columns (k,) among those ``found`` (d,)."""
     position = {name: j for j, name in enumerate(found)}
     absent = [str(name) for name in wanted if name not in position]
     if absent:
@@ -277,7 +277,7 @@ def _opened(
     no_label: Sequence[str] = NO_LABEL_TEXTS,
     only: Container[str] | None = None,
 ) -> tuple[Reader, Labels | None]:
-    """The reader, and the labels unless they come with the blocks."""
+    """Return the reader, and the labels unless they come with the blocks."""
     reader, labels = open_reader(data, y, key, drop, no_label, only)
     # raw counts of cells are warned of before anything is fitted to them
     if reader.of_cells:

@@ -1,4 +1,4 @@
-"""What sources of sparse matrices share: threads that unpack parts, and sums over parts."""
+"""Code shared by sources of sparse matrices: threads that unpack parts, and sums over parts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MIN_PARTS_AT_ONCE = 3
 def part_threads() -> int:
     """Return the number of threads that read, unpack and sum up parts of a sparse matrix.
 
-    As many as the user lets BLAS have, within limits.
+    This is the number of threads that the user allows for BLAS, within limits.
     """
     return min(max(n_threads(), MIN_PARTS_AT_ONCE), MAX_PARTS_AT_ONCE)
 
@@ -38,8 +38,8 @@ def sparse_accumulator(
 ) -> Accumulator:
     """Return class sums (C, d) and squares (d,), both about the origin, as an accumulator.
 
-    ``sample`` are the samples at the rows ``sampled``. They stand for all: the weights of those
-    of a class are multiplied so that they have the weight of the class.
+    ``sample`` are the samples at the rows ``sampled``. They represent all samples, so the
+    weights of those of each class are scaled to the weight of the class.
     """
     codes = labels.codes
     weights = source.weights

@@ -1,4 +1,4 @@
-"""How data beyond memory are read: in blocks of what size, in one pass or in a few."""
+"""`ReadPlan`: the size of blocks, and whether data are read in one pass or in a few."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ReadPlan:
 
     @property
     def part_bytes(self) -> int:
-        """Bytes of a part of a sparse matrix, so few that all parts at once fit into memory."""
+        """The bytes of a part of a sparse matrix, so that all parts in use fit into memory."""
         room = max(self.memory // MAX_PARTS_AT_ONCE, MIN_BLOCK_BYTES)
         return min(PART_BLOCKS * self.block_bytes, room)
 
@@ -61,7 +61,7 @@ class ReadPlan:
     ) -> int:
         """Return the rows of a block, with or without a scatter matrix beside it.
 
-        Blocks end where chunks of ``chunk_rows`` rows end, if whole chunks fit.
+        If whole chunks of ``chunk_rows`` rows fit, blocks end where chunks end.
         """
         if self.block_rows is not None:
             return self.block_rows
@@ -84,9 +84,10 @@ class ReadPlan:
         sparse: bool,
         rereadable: bool = True,
     ) -> bool:
-        """Whether to form the d × d matrix in one pass: it is necessary, or takes less time.
+        """Return whether to form the d × d matrix, because it is necessary or faster.
 
-        ``n_select`` is the number of features to select, None if the solver needs the matrix.
+        ``n_select`` is the number of features to select, or None if the solver needs the
+        matrix.
         """
         if n_select is None or not rereadable or self.passes == "one":
             return True
@@ -98,11 +99,11 @@ class ReadPlan:
         return n_features <= FEATURES_PER_PASS * (MIN_PASSES + n_fetching)
 
     def has_room_for_matrix(self, n_features: int) -> bool:
-        """Whether a d × d matrix of float64 fits into the memory."""
+        """Return whether a d × d matrix of float64 fits into memory."""
         return 8 * n_features**2 <= self.memory
 
     def loads(self, n_rows: int | None, row_bytes: int) -> bool:
-        """Whether the data are so small that they should be loaded."""
+        """Return whether the data are so small that they should be loaded."""
         if n_rows is None or self.block_rows is not None or self.passes != "auto":
             return False
         return n_rows * row_bytes <= LOADED_SHARE * self.memory

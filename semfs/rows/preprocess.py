@@ -1,4 +1,4 @@
-"""What is done to features before they are summed up, and again before predictions."""
+"""Preprocessing of features before they are summed up, and again before predictions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ TARGET_SUM = 1e4
 
 @dataclass(frozen=True, eq=False)
 class Preprocessing:
-    """What is done to data: which matrix of AnnData is read, then the steps of `apply`.
+    """Preprocessing of data: which matrix of AnnData is read, and the steps of `apply`.
 
-    Missing values are filled, counts normalized, features multiplied by a factor.
+    The steps fill missing values, normalize counts, and multiply features by factors.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class Preprocessing:
 
     @property
     def active(self) -> bool:
-        """Whether anything is done at all."""
+        """Whether there is any preprocessing."""
         return any(part is not None for part in (self.normalize, self.scale, self.fill))
 
     def apply(
@@ -51,7 +51,7 @@ class Preprocessing:
     ) -> Matrix:
         """Return X (n, g), the ``columns`` of the data, preprocessed.
 
-        The sums of whole rows (n,) are needed to normalize unless X has all columns.
+        To normalize, the sums of whole rows (n,) are needed unless X has all columns.
         """
         if self.fill is not None:
             X = np.where(np.isnan(X), self.fill[columns].astype(X.dtype), X)
@@ -67,9 +67,10 @@ NO_PREPROCESSING = Preprocessing()
 
 
 def log_normalized(X: Matrix, row_sums: Floats | None = None) -> Matrix:
-    """Return log(1 + counts per 10⁴ of their row), as scanpy's normalize_total and log1p do.
+    """Return log(1 + counts per 10⁴ counts of the row), as in scanpy.
 
-    X (n, g) is dense, CSR or CSC; without ``row_sums`` (n,) it has all columns of the rows.
+    This equals scanpy's normalize_total and log1p. X (n, g) is dense, CSR or CSC. Without
+    ``row_sums`` (n,), it must have all columns.
     """
     sparse = sp.issparse(X)
     values: Any = X.data if sparse else X

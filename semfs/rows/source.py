@@ -1,10 +1,10 @@
-"""Row sources: what the method may ask of labeled samples, wherever they are.
+"""Row sources: the interface of labeled samples, wherever they are stored.
 
-All of them give the same sums. Sources at hand (`HeldRows`) may be passed over as often as the
-method likes: `MemoryRows` has the samples in memory, `DeviceRows` on the device of another
-array library. Sources beyond memory (`OutOfCoreRows`) are slow to read, so one reading returns
-all their sums: `StreamedRows`, `StreamedCSR` and `StreamedCSC` read a file, `ChunkRows` and
-`RangeRows` are on a Dask cluster.
+All sources give the same sums. Held sources (`HeldRows`) are fast to read several times:
+`MemoryRows` has the samples in memory, and `DeviceRows` on the device of another array library.
+Sources beyond memory (`OutOfCoreRows`) are slow to read, so one pass returns all sums:
+`StreamedRows`, `StreamedCSR` and `StreamedCSC` read a file, and `ChunkRows` and `RangeRows` are
+on a Dask cluster.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RowSource(Protocol):
 
     @property
     def n_rows(self) -> int | None:
-        """Number of samples; None if only the end of the data will tell."""
+        """Number of samples, or None if it is unknown until all are read."""
         ...
 
     @property
@@ -47,7 +47,7 @@ class RowSource(Protocol):
 
     @property
     def in_memory(self) -> bool:
-        """Whether ``X``, ``codes`` and ``weights`` are at hand as numpy or CSR arrays."""
+        """Whether ``X``, ``codes`` and ``weights`` are numpy or CSR arrays in memory."""
         ...
 
     @property
@@ -73,19 +73,19 @@ class RowSource(Protocol):
         ...
 
     def copy(self) -> RowSource:
-        """Return the samples in memory of their own, so that the caller may change X."""
+        """Return a copy of the samples, so that the caller may change X."""
         ...
 
     def sample_columns(self, features: Indices) -> SampledColumns | None:
-        """Return ``features`` of a random subset of the samples, None if none is at hand.
+        """Return ``features`` of a random subset of the samples, or None if there is none.
 
-        It predicts which Gram columns a fit will need.
+        It is used to predict which Gram columns a fit will need.
         """
         ...
 
 
 class ClusterModel(Protocol):
-    """Clusters that samples are assigned to: the nearest center in a linear projection."""
+    """Clusters to which samples are assigned by the nearest center in a linear projection."""
 
     @property
     def centers(self) -> Floats:
@@ -93,16 +93,16 @@ class ClusterModel(Protocol):
         ...
 
     def assign(self, X: Matrix, batches: Indices | None = None) -> Indices:
-        """Return the cluster of each sample X (n, d); LEFT_OUT if it is far from all.
+        """Return the cluster of each sample X (n, d), or LEFT_OUT if it is far from all.
 
-        Offsets of their batches (n,) are removed, if the model knows some.
+        Offsets of the batches (n,) are removed if the model knows them.
         """
         ...
 
     def project(self, X: Matrix, columns: slice) -> Floats:
-        """Return what some columns X (n, g) of samples add to their projection (n, p)."""
+        """Return the contribution of columns X (n, g) to the projection (n, p) of samples."""
         ...
 
     def nearest(self, products: Float64, batches: Indices | None = None) -> Indices:
-        """Return the nearest center of projected samples (n, p); LEFT_OUT if all are far."""
+        """Return the nearest center of projected samples (n, p), LEFT_OUT if all are far."""
         ...

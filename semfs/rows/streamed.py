@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class StreamedRows(BlockSource):
-    """Samples that are read in blocks of rows; make it with `open_blocks`."""
+    """Samples that are read in blocks of rows. Make it with `open_blocks`."""
 
     def accumulate(
         self,
@@ -28,7 +28,7 @@ class StreamedRows(BlockSource):
         precise: bool,
         n_sampled: int = N_SAMPLED_SPARSE,
     ) -> Accumulator:
-        """Return the sums over all samples; none of them are kept."""
+        """Return the sums over all samples, without keeping samples."""
         return self.accumulate_blocks(matrix=matrix, precise=precise)
 
     def gram_columns(self, columns: Indices, centering: Centering) -> Float64:

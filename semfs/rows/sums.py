@@ -1,6 +1,6 @@
 """Sums over labeled samples: class sums, squares, products, and an accumulator of blocks.
 
-Products are taken in the precision of the data, block by block, and added up in float64.
+Products have the precision of the data within a block, and are added up in float64.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def class_sums(
 ) -> tuple[Float64, Float64]:
     """Return weighted class sums (C, d) and column sums of squares (d,) of X - shift.
 
-    X is dense or CSR; a shift (d,) is for dense X only.
+    X is dense or CSR. A shift (d,) is possible for dense X only.
     """
     if sp.issparse(X):
         return sparse_class_sums(X, codes, n_classes, weights)
@@ -123,7 +123,7 @@ def sparse_class_sums(
 ) -> tuple[Float64, Float64]:
     """Return class sums (C, d) and column sums of squares (d,) of CSR or CSC X.
 
-    They are about the origin, because sparse columns are near it.
+    They are not centered, because sparse columns are near the origin.
     """
     with np.errstate(all="ignore"):
         if X.format == "csc":
@@ -146,7 +146,7 @@ def sparse_class_sums(
 
 
 def _csr_squares(X: Sparse, weighted: Float64) -> Float64:
-    """Return the sums over columns (d,) of CSR values times their ``weighted`` ones."""
+    """Return the column sums (d,) of CSR values times the ``weighted`` values."""
     d = X.shape[1]
     squares = np.zeros(d)
     for rows, part in csr_batches(X, SQUARED_ROWS):
@@ -174,7 +174,7 @@ def _csc_class_sums(
 
 
 def typical_row(X: Floats) -> Floats | None:
-    """Return a row (d,) to subtract so that sums keep their digits; None near zero."""
+    """Return a row (d,) to subtract so that sums keep their digits, or None near zero."""
     with np.errstate(all="ignore"):
         first = X[:TYPICAL_ROWS].astype(np.float64)
         mean = first.mean(axis=0)
@@ -186,7 +186,7 @@ def typical_row(X: Floats) -> Floats | None:
 
 
 def without_lost(diag: Float64, mean: Float64, total: float) -> Float64:
-    """Return the scatter (d,) of sparse data, 0 where sums about the origin have lost it."""
+    """Return the scatter (d,) of sparse data, or 0 if it is lost in sums about the origin."""
     lost = diag <= total * (mean / LOST) ** 2
     affected = np.flatnonzero(lost & (diag != 0.0))
     if len(affected):
@@ -204,7 +204,7 @@ def csr_batches(
     X: Sparse,
     step: int = PASS_ROWS,
 ) -> Iterator[tuple[slice, Sparse]]:
-    """Yield slices of the rows of CSR X with a view of each, because copies take long."""
+    """Yield slices of the rows of CSR X, with views instead of slow copies."""
     for rows in batches(X.shape[0], step):
         starts = X.indptr[rows.start : rows.stop + 1]
         values = slice(starts[0], starts[-1])
@@ -218,7 +218,7 @@ def csr_products(
     weights: Floats | None,
     dtype: npt.DTypeLike,
 ) -> Float64:
-    """Return X'Z (d, b), weighted, of CSR X and its ``columns`` Z; steps are in ``dtype``."""
+    """Return weighted X'Z (d, b) for CSR X and its ``columns`` Z, computed in ``dtype``."""
     d = X.shape[1]
     b = len(columns)
     out = np.zeros((d, b))
@@ -325,7 +325,7 @@ class Totals(NamedTuple):
 
 
 class SampledRows(NamedTuple):
-    """Samples that stand for all; class by class they weigh as much as all samples do."""
+    """Samples that represent all; each class has the weight of all its samples."""
 
     X: Sparse
     codes: Indices
@@ -344,9 +344,9 @@ class Accumulator:
     n_features : int
         Number of columns d of all blocks.
     matrix : bool, default=True
-        Form the d × d scatter matrix; otherwise only its diagonal.
+        Whether to form the d × d scatter matrix, or only its diagonal.
     precise : bool, default=False
-        Take products of float32 blocks in float64.
+        Whether to compute products of float32 blocks in float64.
     """
 
     def __init__(
@@ -356,7 +356,7 @@ class Accumulator:
         matrix: bool = True,
         precise: bool = False,
     ) -> None:
-        """Begin with no samples; see the class for the parameters."""
+        """Start without samples. See the class for the parameters."""
         self.n_features = n_features
         self.precise = precise
         #: Index of each class label in counts and means.
@@ -425,7 +425,7 @@ class Accumulator:
         self.add_sums(classes, counts, sums, squares, center)
 
     def _center(self, X: Floats) -> Float64:
-        """Return the mean so far (d,), that of the first rows of X at the beginning."""
+        """Return the mean so far (d,), or initially that of the first rows of X."""
         mean = self.mean
         if not self.total:
             with np.errstate(all="ignore"):
@@ -459,7 +459,7 @@ class Accumulator:
         self._samples.append(sample._replace(codes=position[sample.codes]))
 
     def sample(self) -> SampledRows | None:
-        """Return the samples that were kept, coded as in `result`; None without any."""
+        """Return the samples that were kept, coded as in `result`, or None."""
         if not self._samples:
             return None
         codes = np.concatenate([sample.codes for sample in self._samples])
@@ -494,8 +494,8 @@ class Accumulator:
     ) -> None:
         """Add the totals of other samples, except for products above the diagonal.
 
-        With n₁ and n₂ samples of means m₁ and m₂, the scatter about the common mean is the
-        sum of both scatters and n₁n₂/(n₁ + n₂) (m₁ − m₂)(m₁ − m₂)'.
+        For n₁ and n₂ samples with means m₁ and m₂, the scatter about the common mean is the sum
+        of both scatters plus n₁n₂/(n₁ + n₂) (m₁ − m₂)(m₁ − m₂)'.
         """
         indices = self._indices(classes)
         # new mean = old mean + n₂/(n₁ + n₂) (mean of the others − old mean), class by class
@@ -515,7 +515,7 @@ class Accumulator:
         self.mean = self.mean + n / self.total * gap
 
     def _indices(self, classes: Iterable[Label]) -> slice | list[int]:
-        """Return where classes are in counts and means, with room for new ones."""
+        """Return the positions of classes in counts and means, adding new ones."""
         labels = classes.tolist() if isinstance(classes, np.ndarray) else list(classes)
         indices = [self.position.setdefault(label, len(self.position)) for label in labels]
         n_new = len(self.position) - len(self.counts)
@@ -527,7 +527,7 @@ class Accumulator:
         return indices
 
     def result(self) -> Totals:
-        """Return what was collected, classes in sorted order."""
+        """Return the totals, with classes in sorted order."""
         classes, codes = encode_labels(label_array(self.classes))
         order = np.argsort(codes)
         # the diagonal of the matrix was computed by the same products as its columns

@@ -1,4 +1,4 @@
-"""Threads for reading ahead and for sums, within the limits that the user set for BLAS."""
+"""Threads for reading ahead and for sums, within the user's limits for BLAS."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _END = object()
 
 @functools.cache
 def libraries() -> ThreadpoolController:
-    """Return the native libraries that have threads; to find them takes milliseconds."""
+    """Return the native libraries that use threads. Finding them takes milliseconds."""
     return ThreadpoolController()
 
 
 def n_threads() -> int:
-    """Return how many threads BLAS may use, so that a limit set by the user is respected."""
+    """Return how many threads BLAS may use, to respect limits set by the user."""
     limits = [pool["num_threads"] for pool in libraries().info() if pool["user_api"] == "blas"]
     return max(1, min([*limits, os.cpu_count() or 1]))
 
 
 def in_threads(function: Callable[[slice], Result], n: int, size: int) -> list[Result]:
-    """Return function(slice) for slices that cover range(n); in threads if ``size`` pays."""
+    """Call a function of slices that cover range(n), in threads if ``size`` is large enough."""
     workers = min(MAX_SUM_THREADS, n_threads()) if size >= PARALLEL_SIZE else 1
     step = max(1, -(-n // workers))
 
@@ -54,9 +54,9 @@ def in_threads(function: Callable[[slice], Result], n: int, size: int) -> list[R
 def map_ahead(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Iterator[Result]:
-    """Yield function(item) in order; while one result is used, threads compute the next ones.
+    """Yield function(item) in order, while threads compute the next results.
 
-    At most ``workers`` results wait besides the one in use, which bounds the memory.
+    At most ``workers`` results are waiting at a time, which limits memory.
     """
     waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(workers, thread_name_prefix=NAME) as pool:
@@ -69,7 +69,7 @@ def map_ahead(
 
 
 def prefetch(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield the items; while one is used, a thread gets the next one."""
+    """Yield the items, while a thread gets the next one."""
     iterator = iter(items)
     with ThreadPoolExecutor(1, thread_name_prefix=NAME) as pool:
         coming = pool.submit(next, iterator, _END)

@@ -1,4 +1,4 @@
-"""Tasks on a Dask cluster: what workers compute, how results are added up and waited for."""
+"""Tasks on a Dask cluster: what workers compute, and how results are collected."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OUT_OF_MEMORY = (
 
 
 class ClusterError(ConnectionError):
-    """The cluster could not finish; the message says why and what to do."""
+    """Raised if the cluster could not finish. The message says why and what to do."""
 
 
 def call_chunk_method(
@@ -52,7 +52,7 @@ def call_chunk_method(
     method: str,
     options: dict[str, Any],
 ) -> Any:
-    """Return what a chunk of a Dask array contributes, None if it has no rows."""
+    """Return the contribution of a chunk of a Dask array, or None if it has no rows."""
     n = X.shape[0]
     # filtering may leave chunks without rows, which have no sums
     if not n:
@@ -71,13 +71,13 @@ def call_method(
     method: str,
     options: dict[str, Any],
 ) -> Any:
-    """Return what a part contributes; BLAS has one thread, as a worker runs several tasks."""
+    """Return the contribution of a part, with one BLAS thread as tasks run in parallel."""
     with libraries().limit(limits=1, user_api="blas"):
         return getattr(source, method)(**options)
 
 
 def added(parts: Sequence[Any]) -> Any:
-    """Return the sum of the contributions, None if there are none."""
+    """Return the sum of the contributions, or None if there are none."""
     found = [part for part in parts if part is not None]
     if len(found) <= 1:
         return found[0] if found else None
@@ -96,7 +96,7 @@ def connect(
 ) -> Client:
     """Return a client of the scheduler at an address such as ``tcp://host:8786``.
 
-    After ``seconds`` without an answer an error is raised.
+    Raise if there is no answer within ``seconds``.
     """
     distributed = import_optional("distributed", "dask", what="A cluster")
     try:
@@ -129,7 +129,7 @@ def compute(task: Delayed, client: Client) -> Any:
 
 
 def _wait_for(client: Client, future: Future) -> Any:
-    """Return the result of a future; an error tells what happened to the workers."""
+    """Return the result of a future. Errors say what happened to the workers."""
     from distributed import KilledWorker, wait
 
     # workers that were lost are another case than workers that never came
@@ -162,7 +162,7 @@ def _wait_for(client: Client, future: Future) -> Any:
 
 
 def sum_of(tasks: list[Delayed], client: Client) -> Any:
-    """Return the sum of the results of tasks, added up as a tree; None if all are None."""
+    """Return the sum of the results of tasks, added as a tree, or None if all are None."""
     add = import_optional("dask").delayed(added, pure=False)
     level = tasks
     while True:
