@@ -15,7 +15,7 @@ from sklearn.utils import column_or_1d
 
 from semfs._typing import Indices, Label, LabelsLike
 from semfs.feature_names import split_names
-from semfs.validation import did_you_mean
+from semfs.validation import ParameterWarning, did_you_mean, listed, warn_user
 
 #: Code of a sample without a label, and the label by which scikit-learn marks such samples.
 UNLABELED = -1
@@ -246,6 +246,33 @@ class Labels:
         # codes -2 and -1 look up the last two entries
         lookup = np.array([*new_code, LEFT_OUT, UNLABELED], dtype=np.int32)
         return Labels(list(position), lookup[self.codes])
+
+
+def similar_labels(classes: Iterable[Label]) -> str:
+    """Return a sentence about classes that differ only in case or spaces, "" without such.
+
+    >>> similar_labels(["T cell", "t cell", "B cell"]).partition(". ")[0]
+    "these labels differ only in case or spaces: 'T cell' = 't cell'"
+    """
+    alike: dict[str, list[str]] = {}
+    for label in classes:
+        if isinstance(label, str):
+            key = "".join(label.casefold().split())
+            alike.setdefault(key, []).append(repr(label))
+    groups = [" = ".join(group) for group in alike.values() if len(group) > 1]
+    if not groups:
+        return ""
+    return (
+        f"these labels differ only in case or spaces: {listed(groups)}. They are used as "
+        "different classes; rename one if they are the same class."
+    )
+
+
+def warn_of_similar_labels(classes: Iterable[Label]) -> None:
+    """Warn of classes whose labels differ only in case or spaces."""
+    sentence = similar_labels(classes)
+    if sentence:
+        warn_user(ParameterWarning("y", f": {sentence}"))
 
 
 def encode_labels(

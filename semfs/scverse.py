@@ -20,7 +20,7 @@ from semfs._typing import AttributesLike, Indices, Label, PathLike
 from semfs.attributes import read_attributes
 from semfs.attributes.tables import AttributeTable
 from semfs.io.anndata import as_genes, view
-from semfs.io.reader import Reader
+from semfs.io.reader import NO_LABEL_TEXTS, Reader
 from semfs.io.write import of_genes
 from semfs.labels import UNLABELED, Labels
 from semfs.rows import open_blocks
@@ -82,8 +82,9 @@ def select_genes(
     adata : AnnData
         Log-normalized cells, in memory or backed. If the object holds counts, set `normalize`.
     groupby : str
-        Column of ``obs`` with the cell types. Cells whose type is missing count as
-        unlabeled.
+        Column of ``obs`` with the cell types. Cells whose type is missing are used as
+        unlabeled cells, with a warning. To leave them out, pass
+        ``adata[adata.obs[groupby].notna()]``.
     n_genes : int or float, default=50
         Number of genes to select, or their share if below 1. None selects what a `budget` buys.
     attributes : DataFrame, mapping, "cl" or path, optional
@@ -150,6 +151,7 @@ def select_genes(
     genes = view(adata, layer, use_raw, gene_symbols)
     # refuses a wrong name before descriptions are looked for
     labels = genes.labels(groupby)
+    _warn_of_unlabeled_cells(labels, groupby)
     labels = without_rare_classes(labels, "min_cells", min_cells)
     table = None
     if attributes is not None:
@@ -358,6 +360,30 @@ def warn_of_other_names() -> None:
 
 
 # ---- checks of cells and classes ------------------------------------------------------
+
+
+def _warn_of_unlabeled_cells(labels: Labels, groupby: str) -> None:
+    """Warn that cells without a type are used, and that text such as "nan" is a type."""
+    if labels.n_unlabeled:
+        message = (
+            f": {labels.n_unlabeled} of {len(labels)} cells have no label in {groupby!r}. They "
+            "are used as unlabeled cells, so that genes are also selected to separate their "
+            f"clusters. To leave them out, pass adata[adata.obs[{groupby!r}].notna()]."
+        )
+        warn_user(ParameterWarning("groupby", message))
+    counts = np.bincount(labels.codes[labels.codes >= 0], minlength=len(labels.classes))
+    found = [
+        f"{label!r} ({counts[code]} cells)"
+        for code, label in enumerate(labels.classes)
+        if isinstance(label, str) and label.strip().casefold() in NO_LABEL_TEXTS
+    ]
+    if found:
+        message = (
+            f": {groupby!r} has text that often means 'no label', but here it is kept as a "
+            f"class of its own: {listed(found)}. To use these cells as unlabeled cells, "
+            "replace the text by None; to leave them out, drop the cells."
+        )
+        warn_user(ParameterWarning("groupby", message))
 
 
 def without_rare_classes(

@@ -19,6 +19,7 @@ from semfs.baselines import MCFS, LassoSelector, Markers, VarianceSelector
 from semfs.cli import app
 from semfs.rows import open_blocks
 from semfs.scverse import annotate, select_genes, view, warn_if_scaled
+from semfs.validation import ParameterWarning
 
 TYPES = np.repeat(["B cell", "T cell", "NK cell", "monocyte"], 15)
 SYMBOLS = [f"GENE{j}" for j in range(12)]
@@ -387,6 +388,37 @@ def test_select_genes_says_what_it_needs():
         select_genes(cells(), "nothing", attributes="cl")
     with pytest.raises(TypeError, match="needs an AnnData object, got ndarray"):
         select_genes(expression(), "cell_type")
+
+
+def test_select_genes_warns_of_cells_without_a_type_and_of_text_that_may_mean_none():
+    adata = cells()
+    adata.obs["cell_type"] = adata.obs["cell_type"].astype(object)
+    adata.obs.iloc[::5, 0] = None
+    message = r"groupby: 12 of 60 cells have no label in 'cell_type'.*notna\(\)\]"
+    with pytest.warns(ParameterWarning, match=message):
+        select_genes(adata, "cell_type", 3)
+    labeled = adata[adata.obs["cell_type"].notna()].copy()
+    with warnings.catch_warnings(action="error"):
+        select_genes(labeled, "cell_type", 3)
+    labeled.obs.iloc[::8, 0] = "Unknown"
+    message = r"kept as a class of its own: 'Unknown' \(6 cells\)\. .* replace the text by None"
+    with pytest.warns(ParameterWarning, match=message):
+        select_genes(labeled, "cell_type", 3)
+    assert "Unknown" in labeled.uns["semfs"]["classes"]
+
+
+def test_types_that_differ_only_in_case_or_spaces_are_named_once():
+    adata = cells()
+    types = np.array(TYPES, dtype=object)
+    types[:5] = str(types[0]).upper() + " "
+    adata.obs["cell_type"] = types
+    with pytest.warns(ParameterWarning, match="differ only in case or spaces: ") as found:
+        select_genes(adata, "cell_type", 3)
+    similar = [str(warning.message) for warning in found if "only in case" in str(warning)]
+    assert len(similar) == 1
+    assert "rename one if they are the same class" in similar[0]
+    with pytest.warns(ParameterWarning, match="^y: these labels differ only in case"):
+        SemFSCV(3, n_repeats=1).fit(expression(), types)
 
 
 def test_genes_of_raw_with_other_names_are_not_written_as_nan():

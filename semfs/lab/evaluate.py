@@ -25,6 +25,7 @@ from semfs.lab.runner import KS, Protocol, make_runner
 from semfs.lab.splits import Splits, class_splits, random_splits
 from semfs.lab.store import Row, Store
 from semfs.lab.zero_shot import is_described
+from semfs.labels import similar_labels
 from semfs.scverse import FEW_SAMPLES
 from semfs.validation import listed
 
@@ -230,6 +231,9 @@ def _notes_on_data(data: ZeroShotDataset, ks: Sequence[int]) -> list[str]:
         name = data.feature_names[variances.argmax()]
         notes.append(f"{name} has {share:.0%} of the variance. If units differ, use --scale.")
     sizes = {label: int((data.y == label).sum()) for label in data.classes.tolist()}
+    similar = similar_labels(sizes)
+    if similar:
+        notes.append(similar[0].upper() + similar[1:])
     rare = [f"{label} ({size})" for label, size in sizes.items() if size < FEW_SAMPLES]
     if rare:
         notes.append(

@@ -18,7 +18,7 @@ from sklearn.utils import Tags
 from semfs._typing import ArrayLike, DataLike, LabelsLike, Matrix
 from semfs.attributes import align_attributes
 from semfs.constraints import Above, AtLeast, OneOf, WholeNumber
-from semfs.labels import UNLABELED, Labels
+from semfs.labels import UNLABELED, Labels, warn_of_similar_labels
 from semfs.method.alternating import STEP_RULES
 from semfs.method.moments import Moments
 from semfs.method.quadratic import Monitor, Solution
@@ -495,6 +495,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         """Build the problem, solve it, and set all fitted attributes."""
         names = getattr(self, "feature_names_in_", None)
         problem = Problem.from_data(self, data, names)
+        warn_of_similar_labels(problem.moments.classes.tolist())
         # callbacks begin only now, because the problem knows the number of steps
         context = self._init_callback_context(max_subtasks=problem.n_steps)
         context.call_on_fit_task_begin(estimator=self, X=data.X, y=y)

@@ -50,6 +50,18 @@ def test_ones_own_selectors_are_evaluated_on_the_classes_named(sample):
     assert len({row["acc"] for row in rows if row["label"].startswith("Select")}) == 1
 
 
+def test_classes_that_differ_only_in_case_or_spaces_are_noted(sample):
+    y = sample.y.astype(object)
+    first = np.flatnonzero(y == sample.seen[0])[:6]
+    y[first] = sample.seen[0].upper()
+    table = sample.attributes.copy()
+    table.loc[sample.seen[0].upper()] = table.loc[sample.seen[0]]
+    data = ZeroShotDataset("own", sample.X[:, :20], y.astype(str), table, sample.unseen)
+    _, summary = evaluate(data, ["variance"], ks=[5], n_repeats=1, n_jobs=1)
+    (note,) = [note for note in summary.notes if "case or spaces" in note]
+    assert note.startswith("These labels differ only in case or spaces: ")
+
+
 def test_all_methods_obey_candidates_exclusions_and_the_least_number_of_samples(sample):
     names = sample.feature_names.tolist()
     allowed = [name for name in names[:30] if name not in names[2:4]]
