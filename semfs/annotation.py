@@ -145,7 +145,7 @@ def _opened(
     drop: Sequence[str],
     no_label: Sequence[str],
 ) -> BlockSource:
-    """The samples of a file, preprocessed as those of the fit, with the labels they have."""
+    """Return the samples of a file, preprocessed as those of the fit, with their labels."""
     preprocessing = Preprocessing(**getattr(selector, "preprocessing_", {}))
     names = getattr(selector, "feature_names_in_", None)
     only = None if preprocessing.active else names_of_selected(selector.get_support(), names)
@@ -158,7 +158,7 @@ def _opened(
 
 
 def _given_labels(source: BlockSource, selector: LinearSelector) -> Labels | None:
-    """The labels that samples have already, None if they were not asked for."""
+    """Return the labels that samples have already, None if they were not asked for."""
     if source.labels is None:
         return None
     return source.labels.mark_unlabeled(selector.candidate_classes(None).classes.tolist())

@@ -203,7 +203,7 @@ def _without_unknown(
 
 
 def _is_unknown(value: object, known: _Known) -> bool:
-    """Whether a value is text that means neither features nor a pattern nor a file."""
+    """Return whether a value is text that means neither features nor a pattern nor a file."""
     if not isinstance(value, str) or value in known.meant:
         return False
     if value.startswith(PATTERN_PREFIX) or is_file(value):
@@ -212,7 +212,7 @@ def _is_unknown(value: object, known: _Known) -> bool:
 
 
 def _similar_names(unknown: list[str], known: _Known) -> str:
-    """A sentence about features that unknown names may mean.
+    """Return a sentence about features that unknown names may mean.
 
     These are spelled with other capitals (Sftpc in mouse, SFTPC in man), or have an id behind
     the name.

@@ -325,7 +325,7 @@ def count_missing_labels(y: LabelsLike) -> int:
 
 
 def is_missing(label: Any) -> bool:
-    """Whether this stands for no label: None, NaN, pandas' NA and NaT."""
+    """Return whether this stands for no label: None, NaN, pandas' NA and NaT."""
     if label is None or type(label).__name__ in ("NAType", "NaTType"):
         return True
     if isinstance(label, (np.datetime64, np.timedelta64)):
@@ -347,14 +347,14 @@ def classes_in(texts: Iterable[str], classes: Iterable[Label]) -> list[Label]:
 
 
 def _text(label: Label) -> str:
-    """How a label is written; 3.0 as 3."""
+    """Return how a label is written; 3.0 as 3."""
     if isinstance(label, float) and label.is_integer():
         return str(int(label))
     return str(label)
 
 
 def _label_vector(y: Any) -> LabelArray:
-    """The target as a 1-d array that keeps the types of its labels."""
+    """Return the target as a 1-d array that keeps the types of its labels."""
     if y is None:  # check_requires_y_none looks for these words
         raise ValueError("This selector requires y to be passed, but the target y is None.")
     if hasattr(y, "to_numpy"):

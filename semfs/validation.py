@@ -197,7 +197,7 @@ def class_weights(
 
 
 def is_file(text: str) -> bool:
-    """Whether text is the path of an existing file; what cannot be a path is not."""
+    """Return whether text is the path of an existing file; what cannot be a path is not."""
     try:
         return Path(text).is_file()
     except (OSError, ValueError):  # too long, or with a null character

@@ -65,7 +65,7 @@ _interrupts: list[int] = []
 
 
 class _PlainHelp:
-    """Help without ``<bool>`` behind options that take no value, and with readable names."""
+    """Help without ``<bool>`` after options without a value, and with readable names."""
 
     def get_params(self, ctx: typer.Context) -> list[Any]:
         """Return the parameters of a command, with other names of their values."""
@@ -81,9 +81,9 @@ class _PlainHelp:
 
 
 def _command(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a function for typer: its errors are one line and exit code 2.
+    """Return a function for typer, whose errors are one line with exit code 2.
 
-    A command may take one dataclass, whose fields are then its options.
+    If a command takes one dataclass, the fields of this class are its options.
     """
     annotations = list(inspect.get_annotations(function, eval_str=True).values())
     takes_options = is_dataclass(annotations[0])
@@ -91,7 +91,7 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def guarded(**values: Any) -> None:
-        """Call the command; turn what it raises into one line and an exit code."""
+        """Call the command, and turn exceptions into one line and an exit code."""
         try:
             # restores showwarning, for programs that call the command
             with warnings.catch_warnings():
@@ -144,7 +144,7 @@ def _options(version: Annotated[bool, VERSION] = False) -> None:
 
 
 def _make_app() -> typer.Typer:
-    """Return the application with all commands; help and example are in their docstrings."""
+    """Return the application with all commands. Help and examples are in their docstrings."""
     made = typer.Typer(
         name="semfs",
         cls=type("Group", (_PlainHelp, TyperGroup), {}),
@@ -166,7 +166,7 @@ app = _make_app()
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Stop; the second time at once, without cleaning up."""
+    """Stop the command. The second time, stop at once, without cleaning up."""
     if _interrupts:
         os._exit(INTERRUPTED)
     _interrupts.append(number)
@@ -174,7 +174,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _exit_if_interrupted(error: Any) -> None:
-    """End the process where Python can raise nothing, as in a destructor."""
+    """End the process where Python cannot raise, as in a destructor."""
     if _interrupts:
         os._exit(INTERRUPTED)
     sys.__unraisablehook__(error)

@@ -1,4 +1,4 @@
-"""What the commands print: plain lines, whole tables, one line for an error or warning."""
+"""Printing for commands: plain lines, whole tables, one line per error or warning."""
 
 import os
 import re
@@ -22,7 +22,7 @@ VERY_WIDE = 10_000
 
 
 def show(text: str) -> None:
-    """Print text as it is: names in it are not markup, and paths are not broken."""
+    """Print text unchanged, without markup in names and without breaking paths."""
     _print_plain(Console(force_terminal=FORCE), text)
 
 
@@ -41,7 +41,7 @@ def show_written(paths: Iterable[Path], replaced: Iterable[Path] = ()) -> None:
 
 
 def visible(text: str) -> str:
-    r"""Show control characters, of which escape codes are made, instead of sending them.
+    r"""Replace control characters, which could be escape codes, by visible text.
 
     >>> print(visible("gene \x1b[2J"))
     gene \x1b[2J
@@ -58,7 +58,7 @@ def print_table(
     columns: Sequence[str],
     rows: Iterable[Sequence[str]],
 ) -> None:
-    """Print a table in full, wider than the terminal if it must be: no number is cut.
+    """Print a table in full, even if it is wider than the terminal, so no number is cut.
 
     A column whose name starts with ``>`` is aligned to the right.
     """

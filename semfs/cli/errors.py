@@ -1,4 +1,4 @@
-"""How the command line reports errors and warnings: with its options, not Python's parameters.
+"""Errors and warnings of the command line, which name options instead of Python parameters.
 
 Two things are changed. Errors that know their parameter (`semfs.validation.ParameterError` and
 its siblings) begin with the option instead of that parameter. And advice such as
@@ -84,7 +84,7 @@ def message_of(problem: BaseException | Warning | str) -> str:
 
 
 def _as_option(setting: re.Match[str]) -> str:
-    """A setting of Python, as an option with its value."""
+    """Return a setting of Python, as an option with its value."""
     option = OPTIONS[setting[1]]
     value = setting[2].strip('"')
     return option if value == "True" else f"{option} {value}"

@@ -241,7 +241,7 @@ def _compared_sizes(
 
 
 def _cuts_a_group(k: int, panels: dict[str, list[str]], groups: dict[str, str]) -> bool:
-    """Whether the first k features of a panel hold some, but not all, of its group."""
+    """Return whether the first k features of a panel hold some, but not all, of its group."""
     for features in panels.values():
         rest = {groups[name] for name in features[k:] if name in groups}
         if any(groups.get(name) in rest for name in features[:k]):

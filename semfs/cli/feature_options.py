@@ -1,4 +1,4 @@
-"""The features that the options of `semfs select` mean, and their groups, costs and limits."""
+"""Converts options of `semfs select` to features, groups, costs and limits."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def capacity_values(
 
 
 def _two_columns(parameter: str, path: Path, known: set[str]) -> dict[str, str]:
-    """Return a table of names and values; a first line that names no known one is a header."""
+    """Return a table of names and values. A first line without a known name is a header."""
     import csv
 
     from semfs.validation import ParameterError
@@ -123,7 +123,7 @@ def _two_columns(parameter: str, path: Path, known: set[str]) -> dict[str, str]:
 
 
 def _check_some_known(parameter: str, path: Path, names: list[str], known: set[str]) -> None:
-    """Refuse a table none of whose names is known; costs may name groups instead."""
+    """Raise if no name of a table is known. Costs may name groups instead of features."""
     from semfs.validation import ParameterError, listed
 
     if not names or not known or not known.isdisjoint(names):

@@ -80,7 +80,7 @@ def given(options: object, *names: str) -> dict[str, Any]:
 
 
 def words(text: str) -> list[str]:
-    """Split a list with commas."""
+    """Split a list at its commas."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
@@ -90,17 +90,17 @@ def command_line() -> str:
 
 
 def existing(paths: Iterable[Path | None]) -> list[Path]:
-    """Return the paths that exist: what is written there replaces them."""
+    """Return the paths that exist already, which writing will replace."""
     return [path for path in paths if path is not None and path.exists()]
 
 
 def is_page(path: Path) -> bool:
-    """Whether a path names an HTML page."""
+    """Return whether a path names an HTML page."""
     return path.suffix.lower() in (".html", ".htm")
 
 
 def check_label_given(data: Path, label: str | None) -> None:
-    """Refuse a file without --label, unless its format has a usual place for labels (NPZ)."""
+    """Raise if --label is missing, unless the format has a usual place for labels (NPZ)."""
     if label is None and data.exists() and data.suffix.lower() != ".npz":
         message = f"Which column of {data} holds the class labels? Give --label COLUMN."
         raise ValueError(message)
@@ -121,7 +121,7 @@ def description_sources(attributes: Path | None) -> list[str]:
 def check_descriptions(
     attributes: Path | None, data: Path | None = None, layer: str | None = None
 ) -> None:
-    """Refuse what is no file, no word that --attributes understands, and no column of data."""
+    """Raise for anything that is not a file, a word of --attributes, or a column of data."""
     for source in description_sources(attributes):
         if not _is_column_name(source):
             continue
@@ -140,12 +140,12 @@ def check_descriptions(
 
 
 def _is_column_name(source: str) -> bool:
-    """Whether a source of descriptions can only be a column."""
+    """Return whether a source of descriptions can only be a column."""
     return source.lower() not in DESCRIPTIONS and not Path(source).exists()
 
 
 def _problem_of_column(name: str, data: Path | None, layer: str | None) -> str | None:
-    """How a message ends if data have no column (of obs) of this name; None if they have."""
+    """Return the end of a message if data lack this column (of obs), else None."""
     if data is None or not data.exists():
         return "."
     from semfs.rows.opening import column_labels
@@ -159,7 +159,7 @@ def _problem_of_column(name: str, data: Path | None, layer: str | None) -> str |
 
 
 def level_columns(attributes: Path | None, data: Path, layer: str | None) -> list[str]:
-    """Return the columns of a table that --attributes names: they are no features."""
+    """Return the columns of a table that --attributes names, because they are not features."""
     from semfs.rows.opening import table_columns
 
     names = [name for name in description_sources(attributes) if _is_column_name(name)]
@@ -169,9 +169,9 @@ def level_columns(attributes: Path | None, data: Path, layer: str | None) -> lis
 def described_classes(
     attributes: Path | None, data: Path, label: str | None, layer: str | None
 ) -> Any:
-    """Return what --attributes means: itself, or a table of several sources or of columns.
+    """Return the value of --attributes, or a table if it names several sources or columns.
 
-    Columns of the data are levels of annotation, the coarsest first.
+    Columns of the data are levels of annotation, with the coarsest first.
     """
     sources = description_sources(attributes)
     levels = [name for name in sources if _is_column_name(name)]
@@ -205,10 +205,10 @@ def described_classes(
 def expand_columns(
     data: Path, label: str | None, layer: str | None, values: list[str] | None
 ) -> list[str]:
-    """Return the columns that --drop means: names, lists with commas, files, patterns.
+    """Return the columns that --drop names by names, comma-separated lists, files or patterns.
 
-    Single names are left to the reader, which knows them. Only for the others the columns of
-    the file are looked up first.
+    Single names are checked by the reader. Only for the others, the columns of the file are
+    read first.
     """
     from semfs.feature_names import PATTERN_PREFIX, resolve_features
     from semfs.validation import is_file

@@ -199,7 +199,7 @@ def select(options: Selection) -> None:
 
 @dataclass
 class Task:
-    """What is fitted to what, and the files that will be replaced."""
+    """The selector, the samples, and the files that will be replaced."""
 
     source: "BlockSource"
     selector: "SemFS"
@@ -213,9 +213,9 @@ def prepare(
     source: "BlockSource",
     outputs: Sequence[Path | None],
 ) -> Task:
-    """Return the selector and the samples that the options mean.
+    """Return the selector and the samples for the options.
 
-    What can be refused is refused here, before anything long begins.
+    All errors that can be found before the fit are raised here.
     """
     import semfs
 
@@ -266,7 +266,7 @@ def prepare(
 
 
 def _number_of_features(options: Selection, n_features: int) -> float | None:
-    """Return -k as a whole number if it is one; it is lowered to the number of features.
+    """Return -k, as an int if it is whole, and at most the number of features.
 
     None if there is a budget instead.
     """

@@ -1,4 +1,4 @@
-"""The samples and classes that the options of `semfs select` mean."""
+"""Converts options of `semfs select` to samples and classes."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def with_usable_labels(
 
 
 def _check_shared_classes(options: Selection, labels: Labels) -> None:
-    """Refuse labels that are all different: they name samples, not classes."""
+    """Raise if all labels are different, because they then name samples, not classes."""
     n_labeled = int((labels.codes >= 0).sum())
     n_classes = len(labels.used().classes)
     if n_labeled > n_classes or n_classes < FEWEST_NAMES:
@@ -188,9 +188,9 @@ def _batch_like_columns(data: Path) -> dict[str, np.ndarray]:
 def descriptions_of(
     options: Selection, source: BlockSource
 ) -> tuple[pd.DataFrame | None, list[Any]]:
-    """Return the class descriptions, None for labels alone, and unseen classes of the file.
+    """Return class descriptions (None for labels alone), and unseen classes of the file.
 
-    An NPZ file may bring both.
+    An NPZ file may contain both.
     """
     from semfs.datasets.files import class_descriptions
 

@@ -1,15 +1,17 @@
-"""Experiments: compare selectors on unseen classes, store the results, report them.
+"""Experiments: compare selectors on unseen classes, store the results, and report them.
 
 `semfs.lab.evaluate` compares selectors on one data set, `semfs.lab.paper` runs the paper's
-experiments, `semfs.lab.report` makes a page of either. Below them, from the bottom up:
+experiments, and `semfs.lab.report` makes a page of the results. The modules below these, from
+the bottom up:
 
-- ``store``: a `Job` is one fit, a `Result` what it gives, a `Store` the results of a run
-- ``parallel``: `run` computes jobs in worker processes and can be continued
-- ``data``, ``restricted``, ``splits``: data sets by name, without what no method may use, and
-  their splits into seen and unseen classes
+- ``store``: a `Job` is one fit, a `Result` has its scores, and a `Store` all results of a run
+- ``parallel``: `run` computes jobs in worker processes, and continues interrupted runs
+- ``data``, ``restricted``, ``splits``: data sets by name, without excluded features and
+  classes, and their splits into seen and unseen classes
 - ``methods``, ``hvg``, ``scoring``: selectors by name, and the scores of their features
-- ``plan``, ``runner``: the jobs of an experiment, and what computes one of them
-- ``comparison``, ``sections``, ``report``: from rows to numbers, to figures, to a page
+- ``plan``, ``runner``: the jobs of an experiment, and the computation of one job
+- ``comparison``, ``sections``, ``report``: leads and standings, the sections of a page, the
+  page
 """
 
 from semfs.lab.parallel import Summary, run, versions

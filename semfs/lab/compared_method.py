@@ -21,12 +21,12 @@ Params: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class Size:
-    """What default parameters may depend on.
+    """The properties of a problem that default parameters may depend on.
 
     Parameters
     ----------
     n_samples, n_classes : int
-        Of the seen part of a split.
+        Numbers of samples and classes of the seen part of a split.
     fast : bool
         Whether this is a quick trial (`--fast`).
     dense_bytes : int
@@ -40,12 +40,12 @@ class Size:
 
 
 def no_params(size: Size) -> Params:
-    """Return no parameters: the selector's defaults."""
+    """Return no parameters, which means the defaults of the selector."""
     return {}
 
 
 def no_grid(size: Size) -> list[Params]:
-    """Return no grid points: the method is not tuned."""
+    """Return no grid points, which means that the method is not tuned."""
     return []
 
 
@@ -56,7 +56,7 @@ class Method:
     Parameters
     ----------
     name, label : str
-        On the command line, and in tables and figures.
+        Names on the command line, and in tables and figures.
     selector : class or instance
         A scikit-learn selector.
     params, grid : callable
@@ -67,7 +67,7 @@ class Method:
     uses_unlabeled : bool
         Whether ``fit`` gets unlabeled samples of the unseen classes.
     has_objective : bool or None
-        Whether it has ``objective_`` after ``fit``; None: not known.
+        Whether it has ``objective_`` after ``fit``. None if this is unknown.
     """
 
     name: str
@@ -90,13 +90,13 @@ class Method:
         return selector
 
     def takes(self, params: Iterable[str]) -> bool:
-        """Whether the selector has all these parameters."""
+        """Return whether the selector has all these parameters."""
         return set(params) <= set(self.new_selector().get_params(deep=False))
 
     def takes_sparse(self) -> bool:
-        """Whether the selector says that it can be fitted to sparse samples."""
+        """Return whether the selector says that it can be fitted to sparse samples."""
         return bool(get_tags(self.new_selector()).input_tags.sparse)
 
     def fits_in_memory(self, size: Size) -> bool:
-        """Whether samples that must be made dense are small enough for this machine."""
+        """Return whether samples that must be made dense are small enough for this machine."""
         return self.takes_sparse() or size.dense_bytes <= DENSE_SHARE * memory_limit()

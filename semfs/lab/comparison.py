@@ -1,4 +1,4 @@
-"""Numbers that compare methods, from the rows of a run: curves, leads, standings.
+"""Compares methods by the rows of a run: curves, leads, and standings.
 
 A row is a flat dict, see `Store.rows`. Results on several class splits are paired: a lead is
 the mean difference between two methods over the splits that both have, with an interval.
@@ -40,7 +40,7 @@ Values: TypeAlias = dict[Position, float]
 
 
 def metrics_of(rows: Iterable[Row]) -> dict[str, str]:
-    """Return the measures that rows have, those of the user last: column, and title.
+    """Return the measures of rows as columns and titles. Measures of the user come last.
 
     >>> metrics_of([{"acc": 0.5, "nmi": 0.4, "mine": 2.0, "mine_sd": 0.0}])
     {'acc': 'ACC', 'nmi': 'NMI', 'mine': 'mine'}
@@ -74,7 +74,7 @@ class Point:
 class Interval:
     """A mean of ``n`` paired differences with its confidence limits.
 
-    The limits are None where there is no spread to take them from, as with a single split.
+    The limits are None if there is no spread, as with a single split.
     """
 
     mean: float
@@ -117,10 +117,10 @@ class Standings:
     tied : list of str
         Methods that the first one is not clearly ahead of.
     incomplete : dict
-        Methods that are not ranked because results are missing: the share they have.
+        Methods that are not ranked because results are missing, with the share that exists.
     smaller : dict
-        Given panels of fewer features than the largest k: how many they have. All means are
-        over the k up to the smallest of these numbers.
+        Given panels with fewer features than the largest k, with their numbers of features. All
+        means are over the k up to the smallest of these numbers.
     verdict : str
         "clear", "unclear" (some are tied), "one split" or "too few" (methods).
     """
@@ -134,7 +134,7 @@ class Standings:
 
 
 def is_oracle(label: str) -> bool:
-    """Whether a method is shown for reference only: it cannot be used in practice."""
+    """Return whether a method is shown for reference only: it cannot be used in practice."""
     return label.lower().endswith(("(oracle)", "(reference)"))
 
 
@@ -157,11 +157,11 @@ def interval_over_splits(
 ) -> Interval:
     """Return a statistic of class splits with its jackknife interval of 95 %.
 
-    One split is left out at a time; of a mean this gives Student's t interval. Splits that are
-    pairs of seen classes are not independent of each other, because they share classes: there
-    all pairs of one class are left out at a time. A few pairs have more classes than there are
-    pairs, but not more degrees of freedom. There are no limits if fewer splits than the
-    statistic needs, ``fewest``, remain.
+    One split is left out at a time. For a mean, this gives Student's t interval. Splits that
+    are pairs of seen classes are not independent of each other, because they share classes:
+    there all pairs of one class are left out at a time. A few pairs have more classes than
+    there are pairs, but not more degrees of freedom. There are no limits if fewer splits than
+    the statistic needs, ``fewest``, remain.
     """
     mean = statistic(splits)
     rests = _leave_one_out(splits)
@@ -183,7 +183,7 @@ def mean_over_splits(values: Mapping[str, float]) -> Interval:
 
 
 def _leave_one_out(splits: Collection[str]) -> list[list[str]]:
-    """The splits without each one of them; of pairs of seen classes without each class."""
+    """Return the splits without each split, or, for pairs of seen classes, each class."""
     pairs = {split: seen_pair(split) for split in splits}
     if None in pairs.values():
         return [[other for other in splits if other != split] for split in splits]
@@ -201,8 +201,8 @@ def curves(
 ) -> dict[str, list[Point]]:
     """Return the curve of every method on one data set: ``metric`` against ``x``.
 
-    ``metric`` is acc, nmi or seconds, averaged over splits; ``x`` a column or an entry of
-    ``extra`` or ``params``. Unless it is "k", values are first averaged over k.
+    ``metric`` is acc, nmi or seconds, averaged over splits. ``x`` is a column, or an entry of
+    ``extra`` or ``params``. Unless ``x`` is "k", values are first averaged over k.
     """
     rows = list(rows)
     sd_of_runs = _values_by_label(rows, f"{metric}_sd", x)
@@ -246,9 +246,9 @@ def lead(
 def standings(rows: Iterable[Row], metric: str) -> Standings:
     """Rank the methods of one data set by their mean over k and splits.
 
-    The lead of a method over the best other one is paired over splits. Methods that lack a
-    (split, k) which others have are not ranked; oracles are ranked separately. A given panel
-    that has no more than k features lacks all larger k: then all methods are compared up to k.
+    The lead of a method over the best other one is paired over splits. Methods without a
+    (split, k) that others have are not ranked, and oracles are ranked separately. If a given
+    panel has only k features, all methods are compared up to k.
     """
     values = _values_by_label(rows, metric, "k")
     smaller = _smaller_panels(values)
@@ -290,7 +290,7 @@ def comparable_ks(rows: Iterable[Row], metric: str) -> list[int]:
 
 
 def _smaller_panels(values: Mapping[str, Values]) -> dict[str, int]:
-    """The methods with no value beyond some k, and this k: they have no more features.
+    """Return the methods with no value beyond some k, and this k: they have no more features.
 
     They have all values up to it. One that lacks others, too, is not finished.
     """
@@ -304,7 +304,7 @@ def _smaller_panels(values: Mapping[str, Values]) -> dict[str, int]:
 
 
 def _up_to(values: dict[str, Values], most: int | None) -> dict[str, Values]:
-    """The values at k of at most ``most``, all if it is None."""
+    """Return the values at k of at most ``most``, all if it is None."""
     if most is None:
         return values
     return {
@@ -318,14 +318,14 @@ _Means: TypeAlias = Mapping[str, Mapping[str, float]]
 
 
 def _lead(means: _Means, label: str, other: str) -> Interval:
-    """The lead of a method over another one that has the same splits."""
+    """Return the lead of a method over another one that has the same splits."""
     return mean_over_splits(
         {split: means[label][split] - means[other][split] for split in means[label]}
     )
 
 
 def _standing(means: _Means, label: str, fair: Sequence[str]) -> Standing:
-    """The standing of a method: its rival is the best other one, itself if there is none."""
+    """Return the standing of a method against the best other one, or itself if alone."""
     by_split = list(means[label].values())
     # `fair` is sorted, best first. Oracles are no rivals: nobody can use them.
     rival = next((other for other in fair if other != label), label)
@@ -338,7 +338,7 @@ def _verdict(
     has_several_splits: bool,
     has_ties: bool,
 ) -> str:
-    """What can be said about the first of the ranked methods."""
+    """Return what can be said about the first of the ranked methods."""
     if n_methods < 2:
         return "too few"
     if not has_several_splits:
@@ -351,7 +351,7 @@ def _values_by_label(
     metric: str,
     x: str,
 ) -> dict[str, Values]:
-    """One number per label, split and x, averaged over k."""
+    """Return one number per label, split and x, averaged over k."""
     found: dict[str, dict[Position, dict[int | None, list[float]]]] = {}
     for row in rows:
         at = value_of(row, x)

@@ -1,4 +1,4 @@
-"""`Confusion`: what samples of each class were taken for, by neighbors or by clusters."""
+"""`Confusion`: the predicted classes of samples of each class, by neighbors or clusters."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ N_NEIGHBORS = 5
 
 @dataclass(frozen=True, eq=False)
 class Confusion:
-    """How samples of some classes were recognized.
+    """A confusion matrix.
 
-    ``table`` (C, C) counts samples of each class (row) by the class they were taken for.
+    ``table`` (C, C) counts samples of each class (row) by predicted class (column).
     """
 
     classes: list[str]
@@ -32,7 +32,7 @@ class Confusion:
 
     @classmethod
     def of_codes(cls, classes: Sequence[Label], truth: Indices, found: Indices) -> Self:
-        """Count samples by the codes (n,) of their class and of what they were taken for."""
+        """Count samples by the codes (n,) of their true class and predicted class."""
         table = np.zeros((len(classes), len(classes)))
         # add.at counts repeated pairs, of which `table[i, j] += 1` would add one only.
         np.add.at(table, (truth, found), 1.0)
@@ -45,7 +45,7 @@ class Confusion:
 
     @property
     def recalls(self) -> Float64:
-        """Share (C,) of the samples of each class that were recognized."""
+        """Return the share (C,) of the samples of each class that were recognized."""
         return np.diag(self.table) / np.maximum(self.n_samples, 1)
 
     def accuracy(self, classes: Mask | None = None) -> float:
@@ -59,7 +59,7 @@ class Confusion:
 def held_out_samples(codes: Indices, seed: int) -> Mask:
     """Return which samples (n,) are held out: a share of each class, at random.
 
-    One sample of each class at least stays, so a class of one sample has none to hold out.
+    At least one sample of each class is kept, so a class with one sample has none to hold out.
     """
     rng = np.random.RandomState(seed)
     held_out = np.zeros(len(codes), dtype=bool)
@@ -71,7 +71,7 @@ def held_out_samples(codes: Indices, seed: int) -> Mask:
 
 
 def seen_confusion(X: Matrix, y: LabelsLike, seed: int) -> Confusion:
-    """Return how held-out samples (a share of each class) are recognized by their neighbors."""
+    """Return the confusion of held-out samples (a share of each class) by their neighbors."""
     classes, codes = encode_labels(y)
     held_out = held_out_samples(codes, seed)
     Z = dense(X)
@@ -82,7 +82,7 @@ def seen_confusion(X: Matrix, y: LabelsLike, seed: int) -> Confusion:
 
 
 def unseen_confusion(X: Matrix, y: LabelsLike, starts: Indices) -> Confusion:
-    """Return how samples fall into clusters matched with classes, mean over K-means runs."""
+    """Return the confusion by clusters matched with classes, as mean over K-means runs."""
     classes, codes = encode_labels(y)
     n_classes = len(classes)
     table = np.zeros((n_classes, n_classes))

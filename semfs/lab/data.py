@@ -33,7 +33,7 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet", ".feather", ".h5ad", ".za
 
 @lru_cache(maxsize=2)  # one data set and the next
 def load(loader: Loader) -> ZeroShotDataset:
-    """Return the data set of a loader, which is kept for the next jobs."""
+    """Return the data set of a loader, which is cached for the next jobs."""
     return loader()
 
 
@@ -78,7 +78,7 @@ def open_data(
 
 
 def _known_loader(name: str) -> Loader:
-    """The loader of the bundled data set or benchmark of that name, in any case."""
+    """Return the loader of the bundled data set or benchmark of that name, in any case."""
     loaders = BUNDLED | _xlsa17_loaders(data_folders())
     for known, loader in loaders.items():
         if known.lower() == name.lower():
@@ -107,11 +107,11 @@ def find_data(
     folder: PathLike | None,
     wanted: Sequence[str] = (),
 ) -> dict[str, Loader]:
-    """Return loaders of the data sets of a folder by name; without a folder, of the sample.
+    """Return loaders of the data sets in a folder by name, or of the bundled sample.
 
-    They are its ``.npz`` files with the arrays X, y and A, and its folders in the format of
-    the xlsa17 benchmark. ``wanted`` are names or beginnings of names; "sample" and "lining"
-    are bundled.
+    Data sets are ``.npz`` files with the arrays X, y and A, and folders in the format of the
+    xlsa17 benchmark. ``wanted`` are names or beginnings of names; "sample" and "lining" are
+    bundled.
     """
     if folder is None:
         found = {"sample": BUNDLED["sample"]}
@@ -140,7 +140,7 @@ def starting_with(
 
 
 def _loaders_in(folder: Path) -> dict[str, Loader]:
-    """Loaders of the data sets in a folder; an error if it has none."""
+    """Return loaders of the data sets in a folder. Raise if it has none."""
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a directory. Give the one with your data sets.")
     found: dict[str, Loader] = {}
@@ -154,7 +154,7 @@ def _loaders_in(folder: Path) -> dict[str, Loader]:
 
 
 def _nothing_found(folder: Path) -> str:
-    """What was expected in a folder without data sets, and what to do with other files."""
+    """Return the message for a folder without data sets, with advice on other files."""
     expected = (
         f"{folder} holds no data set. Expected are .npz files with the "
         "arrays 'X' (samples × features), 'y' (number of the class of "
@@ -173,7 +173,7 @@ def _nothing_found(folder: Path) -> str:
 
 
 def _is_dataset(file: Path) -> bool:
-    """Whether an .npz file holds labels, attributes and features, dense or sparse."""
+    """Return whether an .npz file holds labels, attributes and features, dense or sparse."""
     try:
         names = set(names_in_npz(file))
     except FileError:
@@ -183,7 +183,7 @@ def _is_dataset(file: Path) -> bool:
 
 
 def _xlsa17_loaders(folders: list[Path]) -> dict[str, Loader]:
-    """Loaders of the benchmarks in the format of xlsa17 that are in these folders."""
+    """Return loaders of the benchmarks in the format of xlsa17 in these folders."""
     found: dict[str, Loader] = {}
     for entry in CATALOG:
         if not entry.loader.startswith("load_xlsa17"):

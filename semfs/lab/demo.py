@@ -206,7 +206,7 @@ def _compute(splits: Splits, job: Job) -> Result:
 
 
 def _score_all_genes(split: SplitData, seed: int) -> Result:
-    """The score of all genes, shown at every k as a line for reference."""
+    """Return the score of all genes, shown at every k as a line for reference."""
     d = split.X.shape[1]
     scores = score_features(split, {d: np.arange(d)}, N_REPEATS, seed)
     # It does not depend on k: a horizontal line.
@@ -249,7 +249,7 @@ def sections(demo: Demo) -> list[Section]:
 
 
 def _dots_panel(demo: Demo) -> Panel:
-    """The dot plot of the report: expression of each gene in each type."""
+    """Return the dot plot of the report: expression of each gene in each type."""
     means, shares, types = demo.expression()
     genes = [name for name, *_ in demo.genes]
     series = {}
@@ -312,7 +312,7 @@ def _draw_curves(ax: Axes, demo: Demo) -> None:
 
 
 def _standard_error(point: Point) -> float:
-    """The standard error of a mean over splits; 0 if there is one split."""
+    """Return the standard error of a mean over splits; 0 if there is one split."""
     if point.sd is None or point.n < 2:
         return 0.0
     return point.sd / math.sqrt(point.n)
@@ -349,7 +349,7 @@ def _genes_needed(line: Sequence[Point], score: float) -> float | None:
 
 
 def _by_compartment(data: ZeroShotDataset, types: Sequence[str]) -> list[int]:
-    """The positions of the types, those of a compartment together."""
+    """Return the positions of the types, those of a compartment together."""
     compartment = data.info["compartments"]
     return sorted(range(len(types)), key=lambda i: (compartment[types[i]], types[i]))
 
@@ -383,5 +383,5 @@ def _draw_dots(ax: Axes, demo: Demo) -> None:
 
 
 def _share_of_area(area: ArrayLike) -> ArrayLike:
-    """The share of cells that a dot of this area stands for."""
+    """Return the share of cells that a dot of this area stands for."""
     return np.asarray(area) / LARGEST_DOT

@@ -1,4 +1,4 @@
-"""Sections of a page on recognized classes, confusions, and features that fail."""
+"""Sections of a page on recognized classes, confusions, and failing features."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def detail_sections(found: Sequence[Details], drawn: Sequence[str] = ()) -> list
 
 
 def _zero_shot_sections(found: Sequence[Details]) -> list[Section]:
-    """Accuracies of zero-shot prediction by method, means over the splits; or nothing."""
+    """Return accuracies of zero-shot prediction by method, if any, as means over splits."""
     by_label: dict[str, list[list[float]]] = {}
     for details in found:
         result = details.zero_shot
@@ -75,7 +75,7 @@ def _zero_shot_sections(found: Sequence[Details]) -> list[Section]:
 
 
 def _recall_section(found: Sequence[Details]) -> Section:
-    """Recall of every class, seen and unseen, by method; means over the splits."""
+    """Return the recall of every seen and unseen class by method, as means over splits."""
     ks = sorted({details.k for details in found})
     k_text = f"{ks[0]}" if len(ks) == 1 else f"{ks[0]} to {ks[-1]}"
     text = [
@@ -103,12 +103,12 @@ _Recalls = dict[tuple[str, str], tuple[float, float]]
 
 
 def _recognized(details: Details) -> _Recalls:
-    """Recalls by neighbors and by clusters."""
+    """Return recalls by neighbors and by clusters."""
     return _recalls(details.seen, "seen") | _recalls(details.unseen, "unseen")
 
 
 def _predicted(details: Details) -> _Recalls:
-    """Recalls by zero-shot prediction."""
+    """Return recalls by zero-shot prediction."""
     assert details.zero_shot is not None
     found: _Recalls = {}
     every = _recalls(details.zero_shot.everything, "seen")
@@ -118,13 +118,13 @@ def _predicted(details: Details) -> _Recalls:
 
 
 def _recalls(confusion: Confusion, role: str) -> _Recalls:
-    """The number of samples and the recall of each class."""
+    """Return the number of samples and the recall of each class."""
     values = zip(confusion.n_samples.tolist(), confusion.recalls.tolist())
     return {(role, name): value for name, value in zip(confusion.classes, values)}
 
 
 def _recall_table(found: Sequence[tuple[str, _Recalls]]) -> tuple[list[list[Any]], list[str]]:
-    """A line per class and role with means over splits, and the columns: labels."""
+    """Return a line per class and role with means over splits, and the columns: labels."""
     labels = list(dict.fromkeys(label for label, _ in found))
     recalls: dict[tuple[str, str], dict[str, list[float]]] = {}
     sizes: dict[tuple[str, str], list[float]] = {}
@@ -146,7 +146,7 @@ def _recall_table(found: Sequence[tuple[str, _Recalls]]) -> tuple[list[list[Any]
 
 
 def _robustness_section(found: Sequence[Details]) -> Section:
-    """What is lost when features fail, by method; means over the splits."""
+    """Return what is lost when features fail, by method; means over the splits."""
     by_label: dict[str, list[Robustness]] = {}
     for details in found:
         if details.robustness is not None:
@@ -177,7 +177,7 @@ def _robustness_section(found: Sequence[Details]) -> Section:
 
 
 def _confusion_section(details: Details) -> Section:
-    """Confusions by neighbors and clusters."""
+    """Return confusions by neighbors and clusters."""
     text = (
         f"{details.label}, {details.k} features, split {details.split}: the share of "
         "the samples of each class (rows) that are assigned to each class (columns)."
@@ -191,7 +191,7 @@ def _confusion_section(details: Details) -> Section:
 
 
 def _prediction_section(details: Details) -> Section:
-    """Confusions by zero-shot prediction: of unseen classes, and when all classes compete."""
+    """Return confusions by zero-shot prediction, among unseen classes and among all."""
     result = details.zero_shot
     assert result is not None
     text = (
@@ -213,7 +213,7 @@ def _prediction_section(details: Details) -> Section:
 
 
 def _heat(title: str, confusion: Confusion) -> Panel:
-    """A confusion matrix as shares of the samples of each class."""
+    """Return a confusion matrix as shares of the samples of each class."""
     shares = _shares(confusion)
     series = {}
     for i, name in enumerate(confusion.classes):
@@ -227,7 +227,7 @@ def _heat(title: str, confusion: Confusion) -> Panel:
 
 
 def _confusion_rows(confusion: Confusion, roles: Sequence[str]) -> list[list[Any]]:
-    """Of each class its role (C,), its recall, and what it is taken for, most often first."""
+    """Return the role (C,), recall and most frequent wrong predictions of each class."""
     shares = _shares(confusion)
     body: list[list[Any]] = []
     for i, name in enumerate(confusion.classes):
@@ -242,5 +242,5 @@ def _confusion_rows(confusion: Confusion, roles: Sequence[str]) -> list[list[Any
 
 
 def _shares(confusion: Confusion) -> Float64:
-    """The confusions (C, C) as shares of the samples of each class."""
+    """Return the confusions (C, C) as shares of the samples of each class."""
     return confusion.table / np.maximum(confusion.n_samples, 1)[:, None]

@@ -1,8 +1,8 @@
-"""Which classes the selected features recognize, and what is lost when features fail.
+"""Which classes the selected features recognize, and how scores decrease if features fail.
 
-Both for the features of each method at its largest k. Seen classes are recognized by their
-nearest neighbors among samples held out for this, unseen ones by K-means clusters that are
-matched with classes; and where classes are described, both by zero-shot prediction.
+Both use the features of each method at its largest k. Seen classes are recognized by nearest
+neighbors of held-out samples, and unseen classes by K-means clusters that are matched with
+classes. If classes have descriptions, both are also recognized by zero-shot prediction.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Robustness:
 
 @dataclass(frozen=True, eq=False)
 class Details:
-    """What the features of one method recognize on one split."""
+    """The classes that the features of one method recognize on one split."""
 
     label: str
     split: str
@@ -73,8 +73,8 @@ def details_of(
     """Return details of the features that rows of `evaluate` name, at the largest k of each.
 
     Methods without a list of features, such as random draws, are left out. With
-    ``unlabeled_half`` that half of the unseen samples is clustered that no method has seen.
-    With ``groups``, the group of each feature by name, whole groups fail.
+    ``unlabeled_half``, only the half of the unseen samples that no method has seen is
+    clustered. With ``groups``, which maps feature names to groups, whole groups fail.
     """
     largest: dict[tuple[str, str], Row] = {}
     for row in rows:
@@ -105,7 +105,7 @@ def details_of(
 
 
 def _starts(split: SplitData, n_repeats: int, seed: int) -> Indices:
-    """The samples at which clusters start, those of the scores."""
+    """Return the samples at which clusters start, those of the scores."""
     n_classes = len(encode_labels(split.y_unseen)[0])
     return starting_rows(len(split.y_unseen), n_classes, n_repeats, seed)
 
@@ -119,11 +119,11 @@ def robustness(
     seed: int,
     groups: Mapping[str, str] = MappingProxyType({}),
 ) -> Robustness | None:
-    """Return what NMI on the unseen classes loses when features (k,) fail, or groups of them.
+    """Return the loss of NMI on the unseen classes if features (k,), or groups, fail.
 
-    A feature that fails is left out. Numbers of failing features that would leave none are
-    left out, too; of a single feature nothing remains: None. A feature without a group fails
-    by itself.
+    A feature that fails is left out. At least one feature must remain, so numbers of failing
+    features that would leave none are skipped, and for a single feature the result is None. A
+    feature without a group fails alone.
     """
     names = split.names_of(features)
     # Units in the order in which their first features were selected.

@@ -188,6 +188,6 @@ def _repeated(values: Sequence[str], n: int) -> list[str]:
 
 
 def _file_name(title: str) -> str:
-    """A title as part of a file name: letters, digits and dashes."""
+    """Return a title as part of a file name: letters, digits and dashes."""
     plain = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
     return plain[:LONGEST_NAME].strip("-") or "untitled"

@@ -68,7 +68,7 @@ def _samples_for(
     selector: BaseEstimator,
     split: SplitData,
 ) -> SplitData:
-    """The samples in a form that the selector takes: dense, with labels as numbers."""
+    """Return the samples in a form that the selector takes: dense, with labels as numbers."""
     if sparse.issparse(split.X) and not method.takes_sparse():
         split = replace(split, X=sparse.csr_array(split.X).toarray())
     # Many selectors of other packages compute with y. Class descriptions are found by label,
@@ -118,7 +118,7 @@ def _selected(
     split: SplitData,
     k: int,
 ) -> Indices:
-    """The features of a selector that does not rank them, fitted again for k of them."""
+    """Return the features of a selector that does not rank them, fitted again for k of them."""
     fitted = _set_size(clone(selector), k).fit(split.X, split.y)
     features = np.flatnonzero(fitted.get_support())
     if len(features) != k:

@@ -121,7 +121,7 @@ def _normalized_dispersions(mean: Float64, variance: Float64) -> Float64:
 
 
 def _equal_width_bins(values: Float64) -> Indices:
-    """The bin (d,) of each value: N_BINS of equal width, each with its right edge."""
+    """Return the bin (d,) of each value: N_BINS of equal width, each with its right edge."""
     edges = np.linspace(values.min(), values.max(), N_BINS + 1)
     # edges[b] < v <= edges[b + 1] is bin b; the smallest value is moved into bin 0.
     return np.clip(np.searchsorted(edges, values, side="left") - 1, 0, N_BINS - 1)

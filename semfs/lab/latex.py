@@ -111,7 +111,7 @@ def leads_table(leads: Mapping[tuple[str, str, str], Interval]) -> str:
 
 
 def _lead_entries(found: Interval) -> tuple[str, str]:
-    """A lead and its interval as text."""
+    """Return a lead and its interval as text."""
     mean = difference(found.mean, sign=True)
     if found.low is None or found.high is None:
         return mean, "–"
@@ -159,7 +159,7 @@ def _has_lists(rows: Iterable[Sequence[object]]) -> bool:
 
 
 def _file_name(title: str) -> str:
-    """A title as a file name: letters, digits and dashes."""
+    """Return a title as a file name: letters, digits and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "table"
 
 

@@ -1,7 +1,7 @@
-"""The methods of a comparison by name; ``module:Name`` brings in your own.
+"""The methods of a comparison by name. ``module:Name`` adds your own.
 
-`compared_method` says what a method is, `grids` has default parameters and grids, and
-`fitting` turns a selector into lists of features.
+`compared_method` defines a method, `grids` has default parameters and grids, and `fitting` gets
+lists of features from a selector.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from semfs.validation import did_you_mean
 
 
 def find_method(name: str | BaseEstimator | Method) -> Method:
-    """Return a method by name, of a selector, or by ``module:Name``."""
+    """Return a method by its name, by ``module:Name``, or for a selector."""
     if isinstance(name, Method):
         return name
     if not isinstance(name, str):
@@ -51,7 +51,7 @@ def _user_method(
     name: str,
     selector: BaseEstimator | type[BaseEstimator],
 ) -> Method:
-    """The method of a user's selector, which gets class descriptions if it takes them."""
+    """Make a method of a user's selector, which gets class descriptions if it takes them."""
     if not hasattr(selector, "fit") or not hasattr(selector, "get_params"):
         raise ValueError(
             f"{name} is not a scikit-learn selector: it has no methods fit and get_params."
@@ -62,7 +62,7 @@ def _user_method(
 
 
 def _import_selector(name: str) -> type[BaseEstimator]:
-    """The object that ``module:Name`` names; the module may be in the working directory."""
+    """Import the object ``module:Name``. The module may be in the working directory."""
     module_name, _, attribute = name.rpartition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # as `python -m` does; workers get the same path
@@ -82,7 +82,7 @@ def _import_selector(name: str) -> type[BaseEstimator]:
 
 
 class PanelSelector(BaseEstimator):
-    """Selects a given list of features, such as a panel that can be bought.
+    """Selects a given list of features, such as a commercial panel.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class PanelSelector(BaseEstimator):
 def panel_method(label: str, features: Sequence[str]) -> Method:
     """Return the method that selects the features of a given list, best first.
 
-    It is compared at the numbers of features that the list has.
+    It is compared only at numbers of features that the list has.
     """
     return Method(label, label, PanelSelector(list(features)))
 
@@ -132,7 +132,7 @@ def _semfs(
     attributes: bool = True,
     **params: Any,
 ) -> Method:
-    """A variant of SemFS."""
+    """Return a variant of SemFS."""
     fixed = FixedParams(tuple(params.items()))
     return Method(
         name,
@@ -145,7 +145,7 @@ def _semfs(
 
 
 def _methods() -> list[Method]:
-    """The methods, in the order of lists and messages."""
+    """Return the methods, in the order of lists and messages."""
     return [
         Method("random", "Random", baselines.RandomSelector),
         Method("variance", "Variance", baselines.VarianceSelector),

@@ -1,4 +1,4 @@
-"""Given panels, such as those that can be bought: lists of features in files."""
+"""Given panels, such as commercial ones, as lists of features in files."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MOST_MISSING = 5
 
 
 def read_panel(path: PathLike, feature_names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the features of a panel in a file, in its order, and names that are not known.
+    """Return the features of a panel in a file, in its order, and unknown names.
 
     Parameters
     ----------
     path : path-like
-        One name per line, or a table with commas, semicolons or tabs: of its columns the one
-        with most names of features is used. A header does not count as a name. The table that
-        ``semfs select`` writes names all features; those that were selected are used.
+        A file with one name per line, or a table with commas, semicolons or tabs. In a table,
+        the column with most feature names is used. A header is not a name. In a table that
+        ``semfs select`` wrote, only the selected features are used.
     feature_names : sequence of str
         Names of the features of the data.
 

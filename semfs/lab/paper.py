@@ -199,7 +199,7 @@ def _nothing_to_run(
     experiments: Sequence[Experiment],
     left_out: Sequence[str],
 ) -> str:
-    """The error of methods that are all left out."""
+    """Return the error of methods that are all left out."""
     defaults = dict.fromkeys(name for entry in experiments for name in entry.methods)
     return (
         "None of the methods given can run this experiment: "

@@ -204,7 +204,7 @@ def _record(outcome: Outcome, store: Store, summary: Summary) -> None:
 
 
 def _progress_line(outcome: Outcome) -> str:
-    """The outcome of a job in one line that is safe to print on a terminal."""
+    """Return the outcome of a job in one line that is safe to print on a terminal."""
     job = outcome.job
     setting = ", ".join(f"{name}={value}" for name, value in job.setting.items())
     words = [job.experiment, job.dataset, job.split, job.label or job.method, setting]

@@ -104,7 +104,7 @@ def _obstacle(
     experiment: Experiment,
     settings: Sequence[Setting],
 ) -> str:
-    """Why a method cannot take part in an experiment, or an empty text."""
+    """Return why a method cannot take part in an experiment, or an empty text."""
     # Settings change the samples or targets and concern no parameter of the selector.
     varied = {name for setting in settings for name in setting if name not in SETTINGS}
     if not method.takes(varied):
@@ -132,7 +132,7 @@ def _places(
 def _jobs_at(
     place: _Place, method: Method, experiment: Experiment, runner: Runner
 ) -> list[Job]:
-    """The jobs of a method at one place: one, or one for each draw of the samples."""
+    """Return the jobs of a method at one place: one, or one for each draw of the samples."""
     params = method.params(place.size)
     setting = {}
     for name, value in place.setting.items():
@@ -167,7 +167,7 @@ def _jobs_at(
 def _grid_jobs_at(
     place: _Place, method: Method, experiment: Experiment, runner: Runner
 ) -> list[Job]:
-    """The jobs of the grid points of a method at one place."""
+    """Return the jobs of the grid points of a method at one place."""
     params = method.params(place.size)
     return [
         Job(

@@ -192,7 +192,7 @@ def write_for_print(
 
 
 def _title(names: Iterable[str], started: str) -> str:
-    """The title of a page: the data sets and the day, as far as they are known."""
+    """Return the title of a page: the data sets and the day, as far as they are known."""
     listed = ", ".join(names)
     title = f"{listed}: features for unseen classes" if listed else COMPARISON
     day = started[: len("2026-01-02")]
@@ -246,7 +246,7 @@ def render_sections(
 
 
 def _environment() -> jinja2.Environment:
-    """The template engine, which escapes everything that is not marked "trusted"."""
+    """Return the template engine, which escapes everything that is not marked "trusted"."""
     jinja2 = import_optional("jinja2", "plots", what="The report")
     markupsafe = import_optional("markupsafe", "plots", what="The report")
     environment = jinja2.Environment(
@@ -296,12 +296,12 @@ def _base64(data: bytes) -> str:
 
 
 def _hash(script: str) -> str:
-    """The hash by which a content security policy admits a script."""
+    """Return the hash by which a content security policy admits a script."""
     return _base64(sha256(script.encode()).digest())
 
 
 def _table_text(value: object) -> str:
-    """An entry of a table; a dash for what is missing."""
+    """Return an entry of a table; a dash for what is missing."""
     if value is None:
         return "–"
     if not isinstance(value, float):
@@ -316,7 +316,7 @@ def _table_text(value: object) -> str:
 
 
 def _as_csv(rows: Iterable[Row]) -> str:
-    """The rows of a run as CSV; further measures, where there are some, come last."""
+    """Return the rows of a run as CSV; further measures, where there are some, come last."""
     rows = list(rows)
     further = [name for name in metrics_of(rows) if name not in CSV_COLUMNS]
     columns = [*CSV_COLUMNS]
@@ -336,7 +336,7 @@ def as_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def _csv_entry(value: object) -> object:
-    """A value in CSV; names come from files, and a spreadsheet must not run them."""
+    """Return a value in CSV; names come from files, and a spreadsheet must not run them."""
     flat = _flat(value)
     if isinstance(flat, str) and flat.startswith(FORMULA_STARTS):
         # To a spreadsheet a leading apostrophe marks text.
@@ -345,7 +345,7 @@ def _csv_entry(value: object) -> object:
 
 
 def _flat(value: object) -> object:
-    """A value as an entry of a table: lists and mappings as JSON."""
+    """Return a value as an entry of a table: lists and mappings as JSON."""
     if isinstance(value, Mapping | list | tuple):
         return json.dumps(
             value,

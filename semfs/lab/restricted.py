@@ -52,7 +52,7 @@ def restricted(
 def _with_features(
     data: ZeroShotDataset, candidates: Sequence[str] | None, exclude: Sequence[str] | None
 ) -> ZeroShotDataset:
-    """The data with candidates alone, without those that are excluded."""
+    """Return the data with candidates alone, without those that are excluded."""
     names = data.feature_names.tolist()
     allowed = np.ones(len(names), dtype=bool)
     if candidates is not None:

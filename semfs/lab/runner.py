@@ -175,7 +175,7 @@ class Runner:
         return split.with_ratio(setting.get("ratio", 1.0), job.seed)
 
     def _possible_ks(self, job: Job, split: SplitData) -> tuple[int, ...]:
-        """The numbers of features for which there are enough; one for timings."""
+        """Return the numbers of features for which there are enough; one for timings."""
         n_features = split.X.shape[1]
         if "n" in job.setting:
             return (min(max(self.protocol.ks), n_features),)
@@ -192,7 +192,7 @@ def _imported_sources(method: str) -> Sources:
 
 
 def _facts_of_fit(job: Job, fitted: BaseEstimator) -> dict[str, Any]:
-    """What the report says of a fit: its objective, and what it could not use."""
+    """Return what the report says of a fit: its objective, and what it could not use."""
     facts: dict[str, Any] = {}
     if job.experiment == "convergence":
         if not hasattr(fitted, "objective_"):
@@ -267,7 +267,7 @@ def _size(
     facts: Mapping[str, Any],
     fast: bool,
 ) -> Size:
-    """The size of the seen part of a split."""
+    """Return the size of the seen part of a split."""
     dense_bytes = 0
     if sparse.issparse(data.X):
         dense_bytes = facts["n_seen"] * facts["n_features"] * FLOAT_BYTES

@@ -32,8 +32,8 @@ def score_features(
 ) -> Scores:
     """Return mean and sd of ACC and NMI over K-means runs on the unseen samples, for each k.
 
-    All methods get the same starting samples. Without unseen samples there are no scores.
-    ``measures`` are further ones, see `semfs.lab.measures`.
+    All methods get the same starting samples. Without unseen samples, there are no scores.
+    ``measures`` are further measures, see `semfs.lab.measures`.
     """
     if len(split.y_unseen) == 0:
         return {}
@@ -57,8 +57,8 @@ def score_random_draws(
 ) -> Scores:
     """Return the scores of random features, with a new draw for each K-means run.
 
-    One draw says little about chance. The draws differ between splits, so that intervals
-    over splits hold for Random as well.
+    One draw says little about chance, so there is a new one for each run. The draws differ
+    between splits, so that intervals over splits are valid for Random as well.
     """
     if len(split.y_unseen) == 0:
         return {}
@@ -87,7 +87,7 @@ def score_random_draws(
 def _runs(
     split: SplitData, features: Indices, starts: Indices, measures: Sequence[str]
 ) -> dict[str, list[float]]:
-    """The scores of each K-means run, by measure."""
+    """Return the scores of each K-means run, by measure."""
     X = split.X_unseen[:, features]
     codes, clusters = clusterings(X, split.y_unseen, starts=starts)
     accuracies, nmis = zip(*(accuracy_and_nmi(codes, found) for found in clusters))
@@ -98,7 +98,7 @@ def _runs(
 
 
 def _starts(split: SplitData, n_repeats: int, seed: int) -> Indices:
-    """The samples (n_repeats, K) at which the K clusters start in each run."""
+    """Return the samples (n_repeats, K) at which the K clusters start in each run."""
     n_classes = len(np.unique(split.y_unseen))
     return starting_rows(len(split.y_unseen), n_classes, n_repeats, seed)
 

@@ -1,6 +1,6 @@
-"""What a report says: one section per experiment, with its figures and tables as data.
+"""Makes the sections of a report, one per experiment, with figures and tables as data.
 
-``report.html`` puts sections into words, ``report.js`` draws their panels.
+``report.html`` is the template of sections, and ``report.js`` draws their panels.
 """
 
 from __future__ import annotations
@@ -302,7 +302,7 @@ def difference(value: float, sign: bool = False) -> str:
 
 
 def _verdict_text(ranking: Standings) -> str:
-    """What can be said about the best method, and which methods are not ranked."""
+    """Return what can be said about the best method, and which methods are not ranked."""
     sentences = [VERDICTS[ranking.verdict]]
     if ranking.verdict == "unclear":
         shown = "; ".join(ranking.tied[:MOST_TIED])
@@ -338,7 +338,7 @@ def _leads(rows: Sequence[Row]) -> list[Section]:
 
 
 def _reference(rows: Sequence[Row]) -> str:
-    """The method whose leads are shown: the first of ours, or else the best one."""
+    """Return the method whose leads are shown: the first of ours, or else the best one."""
     ranked = [standing.label for standing in standings(rows, "nmi").ranked]
     candidates = [label for label in REFERENCES if label in ranked]
     return next(iter([*candidates, *ranked]), "")
@@ -349,7 +349,7 @@ def _forest(
     metric: str,
     reference: str,
 ) -> dict[str, Interval]:
-    """The lead of one method over each other one that is ranked."""
+    """Return the lead of one method over each other one that is ranked."""
     ranked = [standing.label for standing in standings(rows, metric).ranked]
     if reference not in ranked:
         return {}
@@ -391,7 +391,7 @@ def _selected_features(rows: Sequence[Row]) -> Section:
 
 
 def _draws_at_random(row: Row) -> bool:
-    """Whether the scores of a row are of new random features in every K-means run.
+    """Return whether the scores of a row are of new random features in every K-means run.
 
     Runs of earlier versions listed features for Random that were not those scored.
     """
@@ -442,7 +442,7 @@ def _attributes_vs_labels(rows: Sequence[Row]) -> list[Section]:
 
 
 def _convergence(rows: Sequence[Row]) -> list[Section]:
-    """The objective after each iteration, and whether it ever rises."""
+    """Return the objective after each iteration, and whether it ever rises."""
     # Failed or older fits may lack the objective.
     fits = [row for row in with_largest_k(rows) if (row.get("extra") or {}).get("objective")]
     panels = []
@@ -516,7 +516,7 @@ def score_panels(
 def _spans_orders_of_magnitude(
     found: Mapping[str, Sequence[Point]],
 ) -> bool:
-    """Whether x is better drawn on a logarithmic axis."""
+    """Return whether x is better drawn on a logarithmic axis."""
     values = [point.x for line in found.values() for point in line]
     if not values or min(values) <= 0:
         return False
@@ -530,7 +530,7 @@ def _panel(
     y: str,
     log: str,
 ) -> Panel:
-    """A panel of curves."""
+    """Return a panel of curves."""
     series = {}
     for label, line in found.items():
         series[label] = [(p.x, p.mean, p.sd, _counted(p.n, "repetition")) for p in line]

@@ -54,7 +54,7 @@ def sources_of(method: str) -> Sources:
 
 
 def _import_root(module: ModuleType, file: Path) -> Path:
-    """The folder from which a module is imported by its full name."""
+    """Return the folder from which a module is imported by its full name."""
     depth = module.__name__.count(".") + hasattr(module, "__path__")
     return file.parents[depth]
 
@@ -122,7 +122,7 @@ def forget_outdated(store: Store, jobs: Iterable[Job]) -> list[str]:
 
 
 def _note(method: str, file: str, n_again: int, n_left: int) -> str:
-    """What is said of jobs that were computed with another source."""
+    """Return what is said of jobs that were computed with another source."""
     text = f"{file} has changed."
     if n_again:
         text += f" Finished jobs of {method} that are computed again: {n_again}."
@@ -135,5 +135,5 @@ def _note(method: str, file: str, n_again: int, n_left: int) -> str:
 
 
 def _first_difference(before: Sources, now: Sources) -> str:
-    """The first file that is not as it was; there is one."""
+    """Return the first file that is not as it was; there is one."""
     return next(file for file in sorted({*before, *now}) if before.get(file) != now.get(file))

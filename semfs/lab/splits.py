@@ -239,7 +239,7 @@ def _given_and_random(
     n_splits: int,
     seed: int,
 ) -> Splits:
-    """The split that the data set names, then random ones."""
+    """Return the split that the data set names, then random ones."""
     n_seen = len(data.seen)
     n_unseen = len(data.unseen)
     if min(n_seen, n_unseen) < FEWEST_CLASSES:
@@ -258,7 +258,7 @@ def _pairs_of_seen_classes(
     n_splits: int | None,
     seed: int,
 ) -> Splits:
-    """The first splits with two seen classes, in random order; None: all of them."""
+    """Return the first splits with two seen classes, in random order; None: all of them."""
     pairs = list(data.every_split(n_seen=2))
     # Random order, because the first pairs in alphabetic order share their first class.
     order = np.random.RandomState(seed).permutation(len(pairs))[:n_splits]

@@ -229,7 +229,7 @@ class Store:
             _unlock_byte(self._locks, _lock_position(job))
 
     def is_done(self, job: Job) -> bool:
-        """Whether the job has a result."""
+        """Return whether the job has a result."""
         with self._errors():
             return self._db.execute(_SELECT_DONE, [job.key]).fetchone() is not None
 
@@ -306,7 +306,7 @@ class Store:
         self,
         wanted_kind: str,
     ) -> list[tuple[Job, dict[str, Any]]]:
-        """The jobs of one kind of record, each with the value of its record."""
+        """Return the jobs of one kind of record, each with the value of its record."""
         found = []
         for _, kind, text, *_ in self._records():
             if kind == wanted_kind:
@@ -366,7 +366,7 @@ class Store:
             raise StoreError(f"{self.path}: {error}. {advice}") from error
 
     def _damaged(self, reason: str) -> DamagedStore:
-        """The error for a file that is damaged or not ours, with what can be done."""
+        """Return the error for a file that is damaged or not ours, with what can be done."""
         run = None if self.path is None else self.path.parent
         reason = " ".join(reason.split())[:QUOTED_MESSAGE]
         return DamagedStore(
@@ -378,7 +378,7 @@ class Store:
 
 
 def _differences(name: str, before: object, now: object) -> list[str]:
-    """What differs between two values, in words; of mappings, the entries that differ.
+    """Return what differs between two values, in words; of mappings, the entries that differ.
 
     >>> _differences("protocol", {"seed": 0, "fast": True}, {"seed": 1, "fast": True})
     ['seed was 0, is now 1']
@@ -397,12 +397,12 @@ def _differences(name: str, before: object, now: object) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """A value for a message; a long one with its end left out."""
+    """Return a value for a message; a long one with its end left out."""
     return text if len(text) <= QUOTED_VALUE else f"{text[:QUOTED_VALUE]}…"
 
 
 def _rows_of(job: Job, value: Mapping[str, Any]) -> list[Row]:
-    """The rows of one finished job, one per number of features k."""
+    """Return the rows of one finished job, one per number of features k."""
     result = value["result"]
     extra = dict(result["extra"])
     features_by_k = extra.pop("features_by_k", {})
@@ -431,7 +431,7 @@ def _score_columns(
     k: int | None,
     scores: Mapping[str, Sequence[float]],
 ) -> Row:
-    """The columns k, acc, acc_sd, nmi, nmi_sd, and those of further measures.
+    """Return the columns k, acc, acc_sd, nmi, nmi_sd, and those of further measures.
 
     None where there is no score.
     """
@@ -458,7 +458,7 @@ def _row_order(row: Row) -> tuple[Any, ...]:
 
 
 def _intact_records(path: Path) -> list[Record]:
-    """The records of a damaged file whose checksum is right.
+    """Return the records of a damaged file whose checksum is right.
 
     SQLite stops at the first page it cannot read, so we read from both ends.
     """
@@ -474,7 +474,7 @@ def _intact_records(path: Path) -> list[Record]:
 
 
 def _is_intact(record: Record) -> bool:
-    """Whether the checksum of a record is that of its contents."""
+    """Return whether the checksum of a record is that of its contents."""
     *content, checksum = record
     return bool(checksum == _checksum(repr(tuple(content))))
 
@@ -497,7 +497,7 @@ def _as_json(value: object) -> str:
 
 
 def _checksum(text: str) -> str:
-    """The first 96 bits of SHA-256, in hexadecimal digits."""
+    """Return the first 96 bits of SHA-256, in hexadecimal digits."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 

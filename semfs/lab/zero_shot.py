@@ -1,8 +1,8 @@
-"""Zero-shot prediction with the features of any method: which unseen class is a sample of?
+"""Zero-shot prediction of unseen classes, with the features of any method.
 
-Selectors of other kinds only select. So that methods are compared by their features and not by
-their classifiers, one predictor serves all: that of `SemFS.predict`, fitted to the selected
-features alone. Unseen classes are known to it by their descriptions only.
+Other selectors cannot predict. To compare methods by their features and not by their
+classifiers, the predictor of `SemFS.predict` is used for all of them. It is fitted to the
+selected features, and knows unseen classes only by their descriptions.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ZeroShot:
-    """What class samples were predicted to be of.
+    """The results of zero-shot prediction.
 
     Parameters
     ----------
     unseen : Confusion
-        Of samples of unseen classes, when unseen classes compete among themselves.
+        Confusion of samples of unseen classes, if only unseen classes are candidates.
     everything : Confusion
-        Of held-out samples of the seen classes and of those of the unseen ones, when all
-        classes compete; seen classes come first.
+        Confusion of held-out samples of seen classes and of samples of unseen classes, if all
+        classes are candidates. Seen classes come first.
     is_unseen : mask of shape (C,)
         Which classes of ``everything`` are unseen.
     """
@@ -47,27 +47,27 @@ class ZeroShot:
 
     @property
     def accuracy(self) -> float:
-        """Zero-shot accuracy: mean over the unseen classes, which compete among themselves."""
+        """The zero-shot accuracy: mean over unseen classes, if only these are candidates."""
         return self.unseen.accuracy()
 
     @property
     def seen_accuracy(self) -> float:
-        """Mean over the seen classes when all classes compete."""
+        """The mean accuracy of the seen classes if all classes are candidates."""
         return self.everything.accuracy(~self.is_unseen)
 
     @property
     def unseen_accuracy(self) -> float:
-        """Mean over the unseen classes when all classes compete."""
+        """The mean accuracy of the unseen classes if all classes are candidates."""
         return self.everything.accuracy(self.is_unseen)
 
     @property
     def harmonic_mean(self) -> float:
-        """Harmonic mean of both accuracies when all classes compete."""
+        """The harmonic mean of both accuracies if all classes are candidates."""
         total = self.seen_accuracy + self.unseen_accuracy
         return 2.0 * self.seen_accuracy * self.unseen_accuracy / total if total > 0 else 0.0
 
     def recalls(self) -> dict[str, dict[str, float]]:
-        """Return the recall of each class when all compete, of seen and of unseen classes."""
+        """Return the recalls of seen and of unseen classes if all are candidates."""
         found: dict[str, dict[str, float]] = {"seen": {}, "unseen": {}}
         tested = self.everything.n_samples > 0
         values = self.everything.recalls.tolist()
@@ -78,7 +78,7 @@ class ZeroShot:
 
 
 def is_described(attributes: AttributesLike) -> bool:
-    """Whether a table says more than the labels, which cannot describe unseen classes."""
+    """Return whether a table says more than the labels alone."""
     values = AttributeTable.from_any(attributes).values
     return not np.array_equal(values, np.eye(*values.shape))
 
@@ -89,10 +89,10 @@ def zero_shot(split: SplitData, features: Indices, seed: int) -> ZeroShot:
     Parameters
     ----------
     split : SplitData
-        Its table describes all classes.
+        A split whose table describes all classes.
     features : array of shape (k,)
     seed : int
-        Decides which share of the seen samples is held out; those of `seen_confusion`.
+        Seed of the held-out part of the seen samples, which is that of `seen_confusion`.
     """
     seen, codes = encode_labels(split.y)
     unseen, unseen_codes = encode_labels(split.y_unseen)
@@ -129,14 +129,14 @@ def zero_shot(split: SplitData, features: Indices, seed: int) -> ZeroShot:
 
 
 def _named(split: SplitData, X: Matrix, features: Indices) -> pd.DataFrame:
-    """Samples (n, k) with the names of their features.
+    """Return samples (n, k) with feature names.
 
-    By names SemFS knows whether features are attributes, as in embeddings of texts.
+    SemFS needs names to recognize features that are attributes, as in text embeddings.
     """
     pandas = import_optional("pandas", "data", what="Zero-shot prediction")
     return pandas.DataFrame(dense(X), columns=split.names_of(features))
 
 
 def _codes(labels: LabelsLike, code_of: Mapping[Label, int]) -> Indices:
-    """The codes (n,) of labels."""
+    """Return the codes (n,) of labels."""
     return np.array([code_of[label] for label in np.asarray(labels).tolist()], dtype=np.intp)

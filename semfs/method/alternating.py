@@ -122,7 +122,7 @@ def _solution(
     history: list[float],
     converged: bool,
 ) -> Solution:
-    """The solution after some rounds: s ranks the features, W is that of all targets."""
+    """Return the solution after some rounds: s ranks the features, W is that of all targets."""
     if basis is not None:
         W = W @ basis.T
     order = np.lexsort((-total_step, -s))

@@ -115,7 +115,7 @@ class GroupSearch(Search):
         return missing == 0
 
     def _largest(self, units: Mask, rules: Sequence[Rule]) -> int | None:
-        """The group of the largest gain, or gain per cost, that the rules permit."""
+        """Return the group of the largest gain, or gain per cost, that the rules permit."""
         limits = self._bounds()
         bounds = per_cost(limits, self.unit_costs)
         gains = np.zeros(self.n_units)

@@ -402,7 +402,7 @@ def _restricted(
     cache: ColumnCache,
     features: Indices,
 ) -> Quadratic:
-    """The same J for some features (m,), whose Gram columns are at hand."""
+    """Return the same J for some features (m,), whose Gram columns are at hand."""
     G = cache.among(features)
 
     def columns(places: Indices) -> Float64:

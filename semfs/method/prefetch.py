@@ -160,7 +160,7 @@ def predict_columns(
 
 
 def _alike(estimate: Floats, j: int, max_correlation: float) -> Mask:
-    """Which features (m,) an estimate of G (m, m) takes for near copies of feature j."""
+    """Return which features (m,) an estimate of G (m, m) takes for near copies of feature j."""
     squares = np.diag(estimate)
     alike: Mask = estimate[j] ** 2 > max_correlation**2 * squares[j] * squares
     alike[j] = False

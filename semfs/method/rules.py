@@ -30,7 +30,7 @@ class Rule:
         return None
 
     def permits(self, feature: int) -> bool:
-        """Whether a feature that is allowed may really be selected next."""
+        """Return whether a feature that is allowed may really be selected next."""
         return True
 
     def entered(self, feature: int) -> None:

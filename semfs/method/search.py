@@ -138,7 +138,7 @@ class Search:
         return distinct if distinct.any() else left
 
     def has_column(self, j: int) -> bool:
-        """Whether the Gram columns of feature j are at hand."""
+        """Return whether the Gram columns of feature j are at hand."""
         return j in self.caches[0]
 
     def add(self, j: int, gain: float) -> None:

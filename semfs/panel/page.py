@@ -52,7 +52,7 @@ def panel_sections(report: PanelReport) -> list[Section]:
 
 
 def _summary(report: PanelReport) -> Section:
-    """The panel in a few sentences."""
+    """Return the panel in a few sentences."""
     words = report.words
     found = report.explanation
     text = f"{len(report.features)} of {report.n_features:,} {words.features}, selected on "
@@ -76,7 +76,7 @@ def _summary(report: PanelReport) -> Section:
 
 
 def _fewest_markers(report: PanelReport) -> str:
-    """Which classes have the fewest markers."""
+    """Return which classes have the fewest markers."""
     words = report.words
     coverage = report.explanation.coverage
     fewest = int(coverage.min())
@@ -92,7 +92,7 @@ def _fewest_markers(report: PanelReport) -> str:
 
 
 def _small_classes(report: PanelReport) -> list[str]:
-    """A paragraph about classes with so few samples that their means are uncertain."""
+    """Return a paragraph about classes with so few samples that their means are uncertain."""
     if report.class_sizes is None:
         return []
     words = report.words
@@ -109,7 +109,7 @@ def _small_classes(report: PanelReport) -> list[str]:
 
 
 def _batch_features(report: PanelReport) -> list[str]:
-    """A paragraph about features that vary more with the batch than with the class."""
+    """Return a paragraph about features that vary more with the batch than with the class."""
     words = report.words
     found = report.explanation.features
     if "more_batch" not in found or not found["more_batch"].any():
@@ -127,7 +127,7 @@ def _signs_kept(attributes: str) -> str:
 
 
 def _hardest(report: PanelReport) -> str:
-    """Which pairs of classes are hard to separate, and how well the others are separated."""
+    """Return a paragraph on pairs of classes that are hard to separate, and on the others."""
     words = report.words
     pairs = report.pairs().dropna(subset="confused")
     weakest = _weakest(report)
@@ -152,7 +152,7 @@ def _hardest(report: PanelReport) -> str:
 
 
 def _weakest(report: PanelReport) -> str:
-    """The pairs of classes that are hardest to separate, in words."""
+    """Return the pairs of classes that are hardest to separate, in words."""
     pairs = report.pairs()
     notable = pairs[pairs["confused"] >= NOTABLE_ERROR][:MOST_NAMED]
     return "; ".join(
@@ -163,7 +163,7 @@ def _weakest(report: PanelReport) -> str:
 
 
 def _group_section(report: PanelReport) -> list[Section]:
-    """The groups in the order of their entry: what each is for, its price and its worth."""
+    """Return the section on groups: what each is for, its price and its worth."""
     groups = report.groups()
     if groups is None:
         return []
@@ -201,7 +201,7 @@ def _group_section(report: PanelReport) -> list[Section]:
 
 
 def _feature_section(report: PanelReport) -> Section:
-    """The features in the order of their entry, with reasons."""
+    """Return the features in the order of their entry, with reasons."""
     words = report.words
     found = report.explanation
     groups = report.prices.get("group")
@@ -253,7 +253,7 @@ def _feature_section(report: PanelReport) -> Section:
 
 
 def _copies_of(report: PanelReport, name: str) -> list[tuple[str, str]] | str:
-    """The near copies of a feature, each with a remark."""
+    """Return the near copies of a feature, each with a remark."""
     copies = report.explanation.duplicates
     found = []
     for copy in copies[copies["feature"] == name].itertuples():
@@ -320,14 +320,14 @@ def _dots(report: PanelReport) -> Section:
 
 
 def _share(report: PanelReport, label: str, row: int) -> float | None:
-    """The share of samples of a class above the threshold, if it is known."""
+    """Return the share of samples of a class above the threshold, if it is known."""
     if report.shares is None or label not in report.shares.columns:
         return None
     return float(report.shares[label].iloc[row])
 
 
 def _coverage(report: PanelReport) -> Section:
-    """How many features mark each class, and which."""
+    """Return how many features mark each class, and which."""
     words = report.words
     found = report.explanation
     hardest = _hardest_of_each(report)
@@ -367,7 +367,7 @@ def _coverage(report: PanelReport) -> Section:
 
 
 def _markers_of(report: PanelReport, label: Any) -> list[Any]:
-    """The features that mark a class; a class where a feature is higher still is named."""
+    """Return the features that mark a class, and classes in which they are even higher."""
     found = report.explanation
     markers: list[Any] = []
     for name in found.markers.index[found.markers[label]]:
@@ -395,7 +395,7 @@ def _hardest_of_each(report: PanelReport) -> dict[str, str]:
 
 
 def _separation(report: PanelReport) -> Section:
-    """The share of samples confused, of all pairs of classes."""
+    """Return the share of samples confused, of all pairs of classes."""
     words = report.words
     found = report.explanation
     marks = {label: f"{label} (predicted)" for label in found.unseen}
@@ -444,7 +444,7 @@ def _separation(report: PanelReport) -> Section:
 
 
 def _separation_text(report: PanelReport) -> str:
-    """How the shares of confused samples were found, and what they are worth."""
+    """Return how the shares of confused samples were found, and what they are worth."""
     words = report.words
     pairs = report.pairs()
     sentences = []
@@ -510,7 +510,7 @@ def _correlation(report: PanelReport) -> Section:
 
 
 def _stability(report: PanelReport) -> Section:
-    """How often features are selected on bootstraps of the classes."""
+    """Return how often features are selected on bootstraps of the classes."""
     words = report.words
     found = report.explanation
     body = [
@@ -545,7 +545,7 @@ def _stability(report: PanelReport) -> Section:
 
 
 def _rules(report: PanelReport) -> Section:
-    """What each rule ruled out or led to, and what it cost."""
+    """Return what each rule ruled out or led to, and what it cost."""
     words = report.words
     body = []
     for sentence in report.rules:
@@ -575,7 +575,7 @@ def _spreads(found: Explanation) -> Any:
 
 
 def _dot_text(point: tuple[Any, ...]) -> str:
-    """An entry of the table of a dot plot."""
+    """Return an entry of the table of a dot plot."""
     _, level, share, _ = point
     return f"{level:.2f}" if share is None else f"{level:.2f} ({share:.0%})"
 
@@ -590,7 +590,7 @@ def _heat_map(
     color: str,
     limits: tuple[float, float],
 ) -> Panel:
-    """A heat map of a measure (n, n) of all pairs; the diagonal and NaN stay empty.
+    """Return a heat map of a measure (n, n) of all pairs; the diagonal and NaN stay empty.
 
     ``axis`` says what is compared, and ``color`` is the title of the colors.
     """

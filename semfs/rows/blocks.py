@@ -89,7 +89,7 @@ class OutOfCoreRows(ABC):
 
     @abstractmethod
     def forms_matrix(self, n_select: int | None) -> bool:
-        """Whether to form the d × d matrix in order to select ``n_select`` features."""
+        """Return whether to form the d × d matrix in order to select ``n_select`` features."""
 
     @abstractmethod
     def labels_known(self) -> Self:
@@ -274,7 +274,7 @@ class BlockSource(OutOfCoreRows):
         return self.plan.loads(self.n_rows, self.reader.row_bytes)
 
     def forms_matrix(self, n_select: int | None) -> bool:
-        """Whether to form the d × d matrix in order to select ``n_select`` features."""
+        """Return whether to form the d × d matrix in order to select ``n_select`` features."""
         return self.plan.forms_matrix(
             self.n_features,
             n_rows=self.n_rows,

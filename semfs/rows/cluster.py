@@ -151,7 +151,7 @@ class RangeRows(ClusterRows):
         return self.source.eps
 
     def forms_matrix(self, n_select: int | None) -> bool:
-        """Whether to form the d × d matrix in order to select ``n_select`` features."""
+        """Return whether to form the d × d matrix in order to select ``n_select`` features."""
         return self.source.forms_matrix(n_select)
 
     def sample_weights(self) -> Floats | None:

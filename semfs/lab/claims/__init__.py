@@ -1,8 +1,8 @@
-"""The paper's claims, judged by what the rows of a run show.
+"""Verdicts on the paper's claims, from the rows of a run.
 
-Read `rules` first: what makes a claim confirmed. `measured` turns rows into scores and leads,
-`best_baseline` has the relative leads, `comparisons` and `sweeps` judge one claim per
-function, `words` puts numbers into words, and `section` is the table of a report.
+Start with `rules`, which defines when a claim is confirmed. `measured` computes scores and
+leads from rows, `best_baseline` computes relative leads, `comparisons` and `sweeps` judge one
+claim per function, `words` formats numbers, and `section` makes the table of a report.
 """
 
 from __future__ import annotations
@@ -19,6 +19,6 @@ __all__ = ["Claim", "all_claims"]
 
 
 def all_claims(rows: Sequence[Row]) -> list[Claim]:
-    """Return the claims of the paper with what the rows say; the headline comes first."""
+    """Return the claims of the paper with their verdicts. The headline comes first."""
     flat_rows = [flat(row) for row in rows]
     return [*comparison_claims(flat_rows), *sweep_claims(flat_rows)]

@@ -1,8 +1,8 @@
 """The relative lead over each baseline, and the smallest of these leads.
 
-A method leads the best baseline by a share if it leads each of them by that share. So every
-baseline is judged, and none has to be chosen before: a choice on the same splits would be
-biased towards the luckiest one, a choice on the other splits away from it.
+A method leads the best baseline by a share if it leads every baseline by that share. So all
+baselines are compared, and the best one need not be chosen. A choice on the same splits would
+favor the luckiest baseline, and a choice on other splits would disfavor it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def leads_over_each(
 ) -> dict[str, Interval]:
     """Return the relative lead over each baseline that was run, the smallest one first.
 
-    Those on few splits come last: on other splits they may be better or worse.
+    Leads on few splits come last, because on other splits they may differ.
     """
     leads = {label: relative_lead(methods, ours, label, k) for label in baselines}
     leads = {label: lead for label, lead in leads.items() if lead.n > 0}
@@ -46,10 +46,10 @@ def leads_over_each(
 
 
 def best_baseline(leads: Mapping[str, Interval], tuned: Sequence[str] = ()) -> str:
-    """Return the baseline of the smallest lead: the first one that has enough splits.
+    """Return the baseline with the smallest lead among those with enough splits.
 
-    Where all of the tuned baselines have few splits, the smallest lead over these counts, or
-    over a baseline that was not tuned. The same baseline at its defaults is no substitute.
+    If all tuned baselines have few splits, use the smallest lead over these, or over a baseline
+    that was not tuned. The same baseline at its defaults is not used instead.
     """
     run = {label for label in tuned if label in leads}
     if not run or not run <= set(too_few_splits(leads)):

@@ -1,4 +1,4 @@
-"""A claim of the paper with the verdict on it."""
+"""A claim of the paper and its verdict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOT_RUN = "Not run."
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper, the verdict, one sentence about it, and the numbers behind it.
+    """A claim of the paper, its verdict, one sentence about it, and the numbers behind it.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class Claim:
     sentence : str
         What the rows show.
     columns, rows : sequences of str, sequence of these
-        Titles and entries of a table; without rows nothing was run that the claim is about.
+        Titles and entries of a table. If there are no rows, the claim was not tested.
     """
 
     claim: str
@@ -35,20 +35,20 @@ class Claim:
 
     @property
     def is_run(self) -> bool:
-        """Whether there are numbers that the claim is about."""
+        """Whether the claim was tested."""
         return len(self.rows) > 0
 
 
 @dataclass
 class Findings:
-    """The numbers behind a claim while they are gathered: a table, and the verdicts that count.
+    """Collects the numbers behind a claim: a table, and the verdicts.
 
     Parameters
     ----------
     columns : sequence of str
-        Titles of the table but for the last one, which is that of the verdicts.
+        Titles of the table, except the last one, which is that of the verdicts.
     noun : str
-        What the verdicts are on.
+        The kind of objects that have verdicts, such as "data set".
     """
 
     columns: Sequence[str]
@@ -57,11 +57,11 @@ class Findings:
     rows: list[list[str]] = field(default_factory=list)
 
     def show(self, cells: Iterable[str], verdict: str) -> None:
-        """Add a row to the table, with what it says alone."""
+        """Add a row to the table, with its own verdict."""
         self.rows.append([*cells, verdict])
 
     def count(self, verdict: str) -> None:
-        """Count a verdict, to which several rows may have come together."""
+        """Count a verdict, which may be based on several rows."""
         self.verdicts.append(verdict)
 
     def add(self, cells: Iterable[str], verdict: str) -> None:
@@ -70,9 +70,9 @@ class Findings:
         self.count(verdict)
 
     def claim(self, claim: str, *parts: str, text: str = "") -> Claim:
-        """Return the claim with the verdict over all.
+        """Return the claim with its overall verdict.
 
-        Its sentence has these parts and the numbers of verdicts, or is ``text``.
+        Its sentence is ``text``, or consists of these parts and the numbers of verdicts.
         """
         if not self.verdicts:
             return Claim(claim, "undecided", NOT_RUN)

@@ -70,15 +70,15 @@ def comparison_claims(rows: Sequence[Row]) -> list[Claim]:
 
 
 def headline(scores: Scores) -> Claim:
-    """The relative lead in ACC over the best baseline of the paper at k = 20."""
+    """Judge the relative lead in ACC over the best baseline of the paper at k = 20."""
     return _relative_leads("baselines at their defaults", scores, PAPER_BASELINES)
 
 
 def headline_tuned(scores: Scores) -> Claim:
-    """The same with baselines that are tuned on the test, as those of the paper are.
+    """Judge the same with baselines that are tuned on the test, as those of the paper are.
 
-    A baseline counts at its defaults, too: they may be better than all points of the grid,
-    and stand for a grid that was not run.
+    Baselines at their defaults count as well, because these may be better than all points of
+    the grid, and replace a grid that was not run.
     """
     return _relative_leads(
         "baselines tuned on the test, as in the paper",
@@ -89,7 +89,7 @@ def headline_tuned(scores: Scores) -> Claim:
 
 
 def _with_grids(scores: Scores) -> Scores:
-    """The data sets on which any baseline was tuned."""
+    """Return the data sets on which any baseline was tuned."""
     return {
         name: methods
         for name, methods in scores.items()
@@ -100,9 +100,9 @@ def _with_grids(scores: Scores) -> Scores:
 def _relative_leads(
     condition: str, scores: Scores, baselines: Sequence[str], needed: Sequence[str] = ()
 ) -> Claim:
-    """The relative leads over the best one of the baselines on each data set.
+    """Judge the relative leads over the best one of the baselines on each data set.
 
-    Where one of those that are needed is missing, no lead is confirmed.
+    If one of the required baselines is missing, no lead is confirmed.
     """
     findings = Findings(
         [
@@ -138,7 +138,7 @@ def _relative_leads(
 
 
 def _headline_parts(leads: Mapping[str, Interval]) -> list[str]:
-    """The lead on features of the paper's kind, and the mean of all data sets."""
+    """Return the lead on features of the paper's kind, and the mean of all data sets."""
     parts = []
     if HEADLINE_DATA in leads:
         lead = leads[HEADLINE_DATA]
@@ -155,7 +155,7 @@ def _headline_parts(leads: Mapping[str, Interval]) -> list[str]:
 
 
 def first_everywhere(scores: Scores) -> Claim:
-    """Whether SemFS and SemFS/c are above each baseline of the paper at its defaults."""
+    """Judge whether SemFS and SemFS/c are above each baseline of the paper at its defaults."""
     findings = Findings(
         [
             "data set",
@@ -189,12 +189,12 @@ def first_everywhere(scores: Scores) -> Claim:
 
 
 def _leads(methods: Mapping[str, MethodScores], ours: str, rival: str) -> list[Interval]:
-    """The leads over one rival in ACC and NMI."""
+    """Return the leads over one rival in ACC and NMI."""
     return [lead_of(methods, metric, ours, rival) for metric in METRICS]
 
 
 def tuned_baselines(scores: Scores) -> Claim:
-    """SemFS untuned against baselines with the best point of a grid, chosen on the test."""
+    """Judge SemFS at its defaults against baselines tuned on the test."""
     # A grid that was not run leaves the claim open.
     rivals = {
         name: TUNED_BASELINES
@@ -215,12 +215,12 @@ def tuned_baselines(scores: Scores) -> Claim:
 
 
 def _is_enough(leads: Sequence[Interval]) -> bool:
-    """Whether there are enough splits for a verdict."""
+    """Return whether there are enough splits for a verdict."""
     return all(lead.n >= FEWEST_SPLITS for lead in leads)
 
 
 def mcfs_against_supervised(scores: Scores) -> Claim:
-    """Whether MCFS is comparable to each supervised baseline of the paper, or better."""
+    """Judge whether MCFS is comparable to each supervised baseline of the paper, or better."""
     rivals = {
         name: [label for label in SUPERVISED if label in methods]
         for name, methods in scores.items()
@@ -231,7 +231,7 @@ def mcfs_against_supervised(scores: Scores) -> Claim:
 
 
 def better_than_variant(scores: Scores) -> Claim:
-    """The lead of SemFS over SemFS/c."""
+    """Judge the lead of SemFS over SemFS/c."""
     names = _with_variant(scores)
     leads = [lead_of(scores[name], "acc", OURS, VARIANT) for name in names]
     shared = [lead for lead in leads if lead.n > 0]
@@ -246,7 +246,7 @@ def better_than_variant(scores: Scores) -> Claim:
 
 
 def steadier_than_variant(scores: Scores) -> Claim:
-    """How far ACC of SemFS/c spreads over the splits, compared with that of SemFS."""
+    """Judge how far ACC of SemFS/c spreads over the splits, compared with that of SemFS."""
     findings = Findings(
         ["data set", "standard deviation of ACC over splits, SemFS/c ÷ SemFS", "splits"]
     )
@@ -259,7 +259,7 @@ def steadier_than_variant(scores: Scores) -> Claim:
 
 
 def _with_variant(scores: Scores) -> list[str]:
-    """The data sets on which both SemFS and SemFS/c were run."""
+    """Return the data sets on which both SemFS and SemFS/c were run."""
     return [name for name, methods in scores.items() if OURS in methods and VARIANT in methods]
 
 
@@ -273,7 +273,7 @@ def against_each(
     parts: Sequence[str] = (),
     verdict_of: Callable[[Sequence[Interval]], str] = data_set_verdict,
 ) -> Claim:
-    """A claim that one method is above its rivals, on each data set that has any of them."""
+    """Judge whether a method is above its rivals, on each data set that has rivals."""
     titles = [f"lead in {METRICS[metric]}" for metric in metrics]
     findings = Findings(["data set", f"{ours} over", *titles, "splits"])
     for name, of_set in rivals.items():

@@ -1,4 +1,4 @@
-"""What the claims are about, from the rows of a run: scores, leads, objectives, times."""
+"""Computes the quantities of the claims from rows: scores, leads, objectives, times."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ NO_LEAD = Interval(math.nan, None, None, 0)
 
 
 def flat(row: Row) -> Row:
-    """Return a row of a store as the claims read it; one that is so already stays as it is.
+    """Return a row of a store in the form for claims, or unchanged if it has this form.
 
-    The method is named by its label, and the settings stand beside the scores.
+    The method is named by its label, and settings become columns beside the scores.
     """
     if "label" not in row:
         return row
@@ -95,7 +95,7 @@ def scores_of(rows: Sequence[Row], experiment: str = "clustering") -> Scores:
 
 
 def _combined(label: str, values: Sequence[float]) -> float:
-    """Grid points under one label count with the best, as in the paper; others are averaged."""
+    """Take the best of grid points with the same label, as in the paper; average other rows."""
     return max(values) if is_oracle(label) else fmean(values)
 
 
@@ -153,16 +153,16 @@ def lead_of(
 
 
 def gap(a: Mapping[str, float], b: Mapping[str, float]) -> Interval:
-    """Return by how much the values of splits exceed others, on the splits that both have."""
+    """Return the difference of values on the splits that both have."""
     shared = {split: a[split] - b[split] for split in sorted(a) if split in b}
     return mean_over_splits(shared) if shared else NO_LEAD
 
 
 def steadiness(methods: Mapping[str, MethodScores], ours: str, other: str) -> Interval:
-    """Return the logarithm of how many times as far ACC of the other spreads over splits.
+    """Return the log ratio of the spread of ACC over splits, of the other method to ours.
 
-    It is above zero if ours is steadier: the natural logarithm of a ratio of two standard
-    deviations over the splits that both have.
+    It is the natural logarithm of a ratio of two standard deviations over the splits that both
+    have, and is positive if our method is steadier.
     """
     a, b = (mean_by_split(methods[label]["acc"]) for label in (ours, other))
     splits = [split for split in a if split in b]
@@ -199,7 +199,7 @@ def attribute_leads(rows: Sequence[Row]) -> dict[str, dict[str, list[Interval]]]
 
 
 def slope(ours: Sweep, rival: Sweep) -> Interval:
-    """Return the least-squares slope of the lead over what is varied, paired by split."""
+    """Return the least-squares slope of the lead over the varied quantity, by split."""
     leads: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for x in sorted(set(ours) & set(rival)):
         for split in set(ours[x]) & set(rival[x]):
@@ -218,7 +218,7 @@ def slope(ours: Sweep, rival: Sweep) -> Interval:
 
 
 def _slope_of(points: Sequence[tuple[float, float]]) -> float:
-    """The least-squares slope of points (x, y)."""
+    """Return the least-squares slope of points (x, y)."""
     middle = fmean(x for x, _ in points)
     above = sum((x - middle) * y for x, y in points)
     return above / sum((x - middle) ** 2 for x, _ in points)

@@ -1,4 +1,4 @@
-"""What makes a claim of the paper confirmed: the limits, the rules in words, the verdicts.
+"""When a claim of the paper is confirmed: limits, rules in words, and verdicts.
 
 A lead is the difference of two methods on the same class split, averaged over k, with a 95 %
 interval over the splits (`semfs.lab.comparison.interval_over_splits`).
@@ -137,7 +137,7 @@ CONDITIONS = (
 
 
 def data_set_verdict(leads: Iterable[Interval]) -> str:
-    """Return what the leads on one data set say together.
+    """Return the verdict of all leads on one data set.
 
     >>> data_set_verdict([Interval(0.2, 0.1, 0.3, 10), Interval(0.2, -0.1, 0.3, 10)])
     'undecided'
@@ -172,7 +172,7 @@ def headline_verdict(leads: Iterable[Interval]) -> str:
 
 
 def _large_verdict(lead: Interval) -> str:
-    """Whether one relative lead is as large as the paper says."""
+    """Return whether one relative lead is as large as the paper says."""
     if lead.low is None or lead.high is None or lead.n < FEWEST_SPLITS:
         return "undecided"
     if lead.mean >= HEADLINE_LEAD and lead.low > 0:

@@ -71,7 +71,7 @@ def sweep_claims(rows: Sequence[Row]) -> list[Claim]:
 
 
 def attributes_against_labels(rows: Sequence[Row]) -> Claim:
-    """Attributes as targets against labels: SemFS, SemFS/c and LASSO."""
+    """Judge attributes against labels as targets, for SemFS, SemFS/c and LASSO."""
     findings = Findings(
         ["data set", "method", "attributes − labels in ACC", "in NMI", "splits"],
         noun="pair of data set and method",
@@ -92,7 +92,7 @@ def attributes_against_labels(rows: Sequence[Row]) -> Claim:
 
 
 def few_labels(rows: Sequence[Row]) -> Claim:
-    """The lead of SemFS with the smallest labeled share."""
+    """Judge the lead of SemFS with the smallest labeled share."""
     findings = Findings(["data set", "labeled share", "SemFS over", "lead in ACC", "splits"])
     for name, methods in swept(rows, "labeled-ratio", "ratio", "acc").items():
         ours = methods.get(OURS, {})
@@ -109,7 +109,7 @@ def few_labels(rows: Sequence[Row]) -> Claim:
 
 
 def labeled_share(rows: Sequence[Row]) -> Claim:
-    """The slope of the lead of SemFS over the labeled share."""
+    """Judge the slope of the lead of SemFS over the labeled share."""
     growth = "growth of the lead in ACC from no to all labels"
     findings = Findings(["data set", "SemFS over", growth, "splits"])
     for name, methods in swept(rows, "labeled-ratio", "ratio", "acc").items():
@@ -130,7 +130,7 @@ _STAND_INS = f"over {' and '.join(STAND_INS)}, as the paper's baselines are too 
 def _add_share_leads(
     findings: Findings, leads: Mapping[str, Interval], place: Sequence[str]
 ) -> None:
-    """Add the leads at a place, judged by those over the selectors that stand for others."""
+    """Add the leads at one point, judged by those over selectors that represent others."""
     leads = {rival: lead for rival, lead in leads.items() if lead.n > 0}
     judged = [leads[rival] for rival in STAND_INS if rival in leads]
     if not judged:
@@ -142,7 +142,7 @@ def _add_share_leads(
 
 
 def more_labels(rows: Sequence[Row]) -> Claim:
-    """By how much scores with the largest labeled share exceed those with the smallest."""
+    """Judge how much better the largest labeled share is than the smallest."""
     by_metric = {metric: swept(rows, "labeled-ratio", "ratio", metric) for metric in METRICS}
     gains = ["largest − smallest share in ACC", "in NMI"]
     findings = Findings(["data set", "method", *gains, "splits"])
@@ -162,12 +162,12 @@ def more_labels(rows: Sequence[Row]) -> Claim:
 
 
 def _gain(by_share: Sweep) -> Interval:
-    """The lead of the largest labeled share over the smallest."""
+    """Return the lead of the largest labeled share over the smallest."""
     return gap(by_share[max(by_share)], by_share[min(by_share)])
 
 
 def alpha(rows: Sequence[Row]) -> Claim:
-    """Differences in ACC between small values of α and 1."""
+    """Judge the differences in ACC between small values of α and 1."""
     findings = Findings(
         [
             "data set",
@@ -196,7 +196,7 @@ def alpha(rows: Sequence[Row]) -> Claim:
 
 
 def _gaps_to_highest_alpha(by_alpha: Sweep) -> dict[float, Interval]:
-    """The differences in ACC between each smaller α and the highest of the paper's range."""
+    """Return differences in ACC between each smaller α and the paper's highest."""
     at_highest = by_alpha.get(HIGHEST_ALPHA, {})
     smaller = [x for x in sorted(by_alpha) if LOWEST_ALPHA <= x < HIGHEST_ALPHA]
     gaps = {x: gap(by_alpha[x], at_highest) for x in smaller}
@@ -207,7 +207,7 @@ def _gaps_to_highest_alpha(by_alpha: Sweep) -> dict[float, Interval]:
 
 
 def objective_falls(rows: Sequence[Row]) -> Claim:
-    """Whether the objective of Algorithm 1 never rises."""
+    """Judge whether the objective of Algorithm 1 never rises."""
     findings = Findings(["data set", "algorithm", "largest rise of J, as a share"])
     for row in objectives(rows):
         J = row["objective"]
@@ -221,14 +221,14 @@ def objective_falls(rows: Sequence[Row]) -> Claim:
 
 
 def _largest_rise(J: Sequence[float]) -> float:
-    """The largest share of its value by which an iteration raises the objective; 0 if none."""
+    """Return the largest relative rise of the objective in an iteration, or 0."""
     return max(
         [0.0, *((after - before) / abs(before) for before, after in pairwise(J) if before)]
     )
 
 
 def iterations(rows: Sequence[Row]) -> Claim:
-    """Iterations until the objective of Algorithm 1 no longer falls."""
+    """Judge the iterations until the objective of Algorithm 1 no longer decreases."""
     findings = Findings(
         [
             "data set",
@@ -251,7 +251,7 @@ def iterations(rows: Sequence[Row]) -> Claim:
 
 
 def _iterations_text(runs: Sequence[Row], verdicts: Sequence[str]) -> str:
-    """In how many runs the objective arrives, and where a program would stop."""
+    """Return a text on how many runs converge, and where a program would stop."""
     parts = [
         f"arrived by then in {verdicts.count('confirmed')} of {counted(len(verdicts), 'run')}"
     ]
@@ -271,17 +271,17 @@ def _iterations_text(runs: Sequence[Row], verdicts: Sequence[str]) -> str:
 
 
 def _iteration(at: int | None, n_iterations: int) -> str:
-    """An iteration, or that it is beyond those that were run."""
+    """Return an iteration, or that it is beyond those that were run."""
     return f"> {n_iterations}" if at is None else str(at)
 
 
 def _fall(J: Sequence[float]) -> float:
-    """The share of its first value by which an objective falls."""
+    """Return the share of its first value by which an objective falls."""
     return 1.0 - J[-1] / J[0] if J[0] else 0.0
 
 
 def linear_time(rows: Sequence[Row]) -> Claim:
-    """The power of n with which the time of a fit grows."""
+    """Judge the power of n with which the time of a fit grows."""
     measured = {method: points for method, points in times(rows).items() if len(points) > 1}
     (n0, _), (n1, _) = next(iter(measured.values()), [(0, 0.0), (0, 0.0)])[-2:]
     findings = Findings(
@@ -303,7 +303,7 @@ def linear_time(rows: Sequence[Row]) -> Claim:
 
 
 def preprocessing(rows: Sequence[Row]) -> Claim:
-    """Algorithm 1 and the direct solver against Random, for each preprocessing."""
+    """Judge Algorithm 1 and the direct solver against Random, for each preprocessing."""
     claim = "Algorithm 1 selects better features than Random"
     findings = Findings(
         [
@@ -331,7 +331,7 @@ def preprocessing(rows: Sequence[Row]) -> Claim:
 
 
 def _published_on_raw(claim: str, rows: Sequence[Row]) -> Claim:
-    """The same from the main comparison, whose features are raw."""
+    """Judge the same from the main comparison, whose features are raw."""
     scores = scores_of(rows)
     rivals = {
         name: ["Random"]

@@ -98,5 +98,5 @@ def sentence(parts: Sequence[str]) -> str:
 
 
 def _signed(value: float) -> str:
-    """A number with its sign; zero is not negative."""
+    """Return a number with its sign; zero is not negative."""
     return f"{round(value, 3) + 0.0:+.3f}".replace("-", "−")
