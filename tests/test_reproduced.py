@@ -136,6 +136,10 @@ def test_tuned_baselines_on_few_splits_are_compared_with_their_defaults_there(cl
     assert "Over LASSO (oracle), the best baseline tuned on the test" in text
     assert "+9 % (+9 to +9) at k = 20 (class splits: 3), and over LASSO at its defaults" in text
     assert "+20 % on the same splits." in text
+    # A grid of another baseline says nothing while the best one was not tuned.
+    rows = [row | {"method": row["method"].replace("LASSO (", "MCFS (")} for row in rows]
+    rows = [row | {"acc": 0.2} if "oracle" in row["method"] else row for row in rows]
+    assert "tuned" not in claims.take_away(measured.scores_of(rows), name)
 
 
 def test_names_are_one_cell_of_a_table_whatever_they_are(claims):
