@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -109,13 +109,15 @@ def run_stages(
 
     Jobs of the methods ``again`` are run although it holds them.
     """
-    known = {(*_identity(row), row["k"]) for row in old.get("rows", ())}
+    n_known = Counter((*_identity(row), row["k"]) for row in old.get("rows", ()))
 
     def is_known(job: Job) -> bool:
-        # A grid that was exported before it was finished looks like a whole one.
-        if job.label.endswith(ORACLE) or job.method in again:
+        if job.method in again:
             return False
-        return all((*_identity_of_job(job), k) in known for k in plan["ks"])
+        # The points of a grid have the same identity: they are known if all of them are.
+        n_points = _grid_size(job.method) if job.label.endswith(ORACLE) else 1
+        identity = _identity_of_job(job)
+        return all(n_known[(*identity, k)] >= n_points for k in plan["ks"])
 
     for number, stage in enumerate(plan["stages"], start=1):
         print(f"stage {number} of {len(plan['stages'])}: {stage}", flush=True)
