@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semfs._typing import Indices
+from semfs.feature_files import names_in_lines, split_names
 from semfs.validation import (
     ParameterError,
     ParameterTypeError,
     ParameterWarning,
+    counted,
     did_you_mean,
     is_file,
     listed,
@@ -34,17 +36,6 @@ OPEN_LISTS = ("candidates", "costs", "exclude")
 #: Unknown names that a warning shows, and similar features.
 MOST_UNKNOWN = 20
 MOST_SIMILAR = 5
-#: First lines that a file of feature names may have as its header, in lower case.
-LIST_HEADERS = (
-    "feature",
-    "features",
-    "gene",
-    "genes",
-    "name",
-    "names",
-    "symbol",
-    "symbols",
-)
 
 
 def feature_name(feature: int, names: Sequence[str] | None) -> str:
@@ -68,7 +59,8 @@ def resolve_features(
     values : sequence of int or str, or None
         An int is an index. Text is the first of these that applies: the name of a feature, or
         of a group; a pattern ``"re:^MT-"``, which means all features in whose name it is found;
-        the path of a file with one name per line; names joined by commas.
+        the path of a file with one name per line, or of a table with a column of names; names
+        joined by commas.
     names : sequence of d names, optional
         Without names, features are called x0, x1, … as `get_feature_names_out` does.
     n_features : int, optional
@@ -143,10 +135,7 @@ def _indices_of_text(parameter: str, text: str, n_features: int, known: _Known) 
     if text.startswith(PATTERN_PREFIX):
         return _matching(parameter, text, known.features)
     if is_file(text):
-        wanted = _names_in_file(parameter, Path(text))
-        # A header is passed over, unless a feature has that name.
-        if wanted[0].lower() in LIST_HEADERS and wanted[0] not in known.meant:
-            wanted = wanted[1:]
+        wanted = _names_in_file(parameter, Path(text), known)
         if parameter in OPEN_LISTS:
             wanted = _without_unknown(parameter, text, wanted, known)
     else:
@@ -243,8 +232,8 @@ def _matching(parameter: str, text: str, names: Mapping[str, int]) -> list[int]:
     return found
 
 
-def _names_in_file(parameter: str, path: Path) -> list[str]:
-    """Return the first cell of each line that is not empty."""
+def _names_in_file(parameter: str, path: Path, known: _Known) -> list[str]:
+    """Return the names in a file; of a table, those of the column with most known names."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
@@ -252,11 +241,17 @@ def _names_in_file(parameter: str, path: Path) -> list[str]:
         raise ParameterError(parameter, message) from None
     except OSError as error:
         raise ParameterError(parameter, f": {path} cannot be read ({error}).") from None
-    found = [line.strip().strip('"') for line in lines if line.strip()]
-    if not found:
+    lines = [line for line in lines if line.strip()]
+    if not lines:
         message = f": {path} is empty. Give one feature name per line."
         raise ParameterError(parameter, message)
-    return found
+    found = names_in_lines(lines, known.meant)
+    if found.column:
+        # Another column may be meant, which only the user knows.
+        n_names = counted(len(found.names), "name")
+        message = f": {path} is a table; the {n_names} in its {found.column} are used."
+        warn_user(ParameterWarning(parameter, message))
+    return found.names
 
 
 def _indices_of_name(parameter: str, name: str, n_features: int, known: _Known) -> list[int]:
@@ -286,30 +281,6 @@ def _checked_index(parameter: str, value: object, n_features: int) -> int:
         message = f": index {value} is out of range for {n_features} features."
         raise ParameterError(parameter, message)
     return int(value) % n_features
-
-
-def split_names(text: str, known: Iterable[str]) -> list[str]:
-    """Split names joined by commas; a known name that contains commas stays whole.
-
-    From each comma on, the longest part of the text that is a known name is taken.
-
-    >>> split_names("T cell, CD4,B cell", ["T cell, CD4", "B cell"])
-    ['T cell, CD4', 'B cell']
-    """
-    known = set(known)
-    pieces = text.split(",")
-    found = []
-    start = 0
-    while start < len(pieces):
-        stop = len(pieces)
-        # The longest known name first; a single piece is taken as it is.
-        while stop > start + 1 and ",".join(pieces[start:stop]).strip() not in known:
-            stop -= 1
-        name = ",".join(pieces[start:stop]).strip()
-        if name:
-            found.append(name)
-        start = stop
-    return found
 
 
 def check_unique_names(columns: Sequence[object]) -> None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sklearn.utils import column_or_1d
 
 from semfs._typing import Indices, Label, LabelsLike
-from semfs.feature_names import split_names
+from semfs.feature_files import split_names
 from semfs.validation import ParameterWarning, did_you_mean, listed, warn_user
 
 #: Code of a sample without a label, and the label by which scikit-learn marks such samples.

@@ -6,6 +6,7 @@ LAYERS = [
     "progress",
     "validation",
     "constraints",
+    "feature_files",
     "feature_names",
     "arrays",
     "labels",

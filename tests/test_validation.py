@@ -10,7 +10,8 @@ from sklearn.feature_selection import VarianceThreshold
 from sklearn.pipeline import make_pipeline
 
 from semfs import SemFS, SemFSCV
-from semfs.feature_names import resolve_features, split_names
+from semfs.feature_files import split_names
+from semfs.feature_names import resolve_features
 from semfs.validation import (
     ParameterError,
     ParameterTypeError,
@@ -162,6 +163,53 @@ def test_features_without_names_are_numbered():
 def test_features_of_wrong_types_are_refused(values, message):
     with pytest.raises(ParameterTypeError, match=message):
         resolve_features("include", values, NAMES)
+
+
+@pytest.mark.parametrize(
+    "text, column",
+    [
+        (
+            'rank,gene,reason,substitutes\n1,MT-1,"low, in T cells",ACTB\n2,CD3D,high,\n',
+            "'gene'",
+        ),
+        ("probe;symbol\np1;CD3D\np2;MT-1\n", "'symbol'"),
+        ("1\tCD3D\n2\tMT-1\n", "2"),
+        # of what `semfs select` writes, the selected features
+        ("rank,feature,selected\n1,CD3D,True\n2,MT-1,True\n3,ACTB,False\n", "'feature'"),
+    ],
+)
+@pytest.mark.parametrize("parameter", ["include", "exclude", "candidates"])
+def test_a_table_may_be_given_where_a_list_is_expected(tmp_path, parameter, text, column):
+    path = tmp_path / "panel.csv"
+    path.write_text(text)
+    message = rf"{parameter}: .*panel.csv is a table; the 2 names in its column {column} are"
+    with pytest.warns(ParameterWarning, match=message):
+        found = resolve_features(parameter, [str(path)], NAMES)
+    assert sorted(found.tolist()) == [1, 4]
+
+
+def test_a_row_of_a_table_without_header_is_not_lost(tmp_path):
+    path = tmp_path / "panel.csv"
+    path.write_text("1,GONE\n2,CD3D\n3,MT-1\n")
+    with (
+        pytest.warns(ParameterWarning, match="the 3 names in its column 2 are used"),
+        pytest.raises(ParameterError, match="no feature named 'GONE'"),
+    ):
+        resolve_features("include", [str(path)], NAMES)
+    path.write_text("IG, heavy\nCD3D\n")
+    assert resolve_features("include", [str(path)], NAMES).tolist() == [3, 4]
+
+
+def test_unknown_names_of_a_list_are_all_named_and_similar_ones_suggested(tmp_path):
+    unknown = [f"OTHER{i}" for i in range(18)]
+    path = tmp_path / "probes.txt"
+    path.write_text("\n".join(["ACTB", "Cd3d", *unknown, "mt-1"]))
+    with pytest.warns(ParameterWarning) as found:
+        resolve_features("candidates", [str(path)], NAMES)
+    message = str(found[0].message)
+    assert "20 of 21 names" in message
+    assert ", ".join(["Cd3d", *unknown, "mt-1"]) in message
+    assert message.endswith("Similar features of the data: MT-1, CD3D.")
 
 
 def test_names_with_commas_stay_whole_where_they_are_known():

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from semfs._typing import PathLike
-from semfs.feature_names import split_names
+from semfs.feature_files import names_in_lines
 from semfs.io.safety import FileError, file_errors, open_existing
 from semfs.validation import did_you_mean, listed
 
@@ -42,16 +41,8 @@ def read_panel(path: PathLike, feature_names: Sequence[str]) -> tuple[list[str],
     if not lines:
         raise FileError(f"{path} is empty. Write the name of one feature per line.")
     known = {str(name) for name in feature_names}
-    # The sign that occurs on most lines; names are seldom written with one.
-    delimiter = max(",;\t", key=lambda sign: sum(sign in line for line in lines))
-    cells = csv.reader(lines, delimiter=delimiter)
-    rows = _selected_rows([[cell.strip() for cell in row] for row in cells])
-    columns = [_split_groups(list(column), known) for column in zip(*_even(rows))]
-    # Of names that contain the delimiter whole lines are names, too.
-    if len(rows) == len(lines):
-        columns.insert(0, lines)
-    names = max(columns, key=lambda column: sum(name.strip() in known for name in column))
-    names = list(dict.fromkeys(name.strip() for name in names if name.strip()))
+    listed_names = names_in_lines(lines, known)
+    names = listed_names.names
     found = [name for name in names if name in known]
     if not found:
         hint = did_you_mean(names[-1], sorted(known)) or "."
@@ -60,36 +51,11 @@ def read_panel(path: PathLike, feature_names: Sequence[str]) -> tuple[list[str],
             f"the data{hint} Perhaps one uses gene symbols and the other gene ids."
         )
     missing = [name for name in names if name not in known]
-    if missing and missing[0] == names[0] and len(rows) > 1:
-        missing = missing[1:]  # the header
+    # The first line of a plain list may be a header of any name; that of a table is known.
+    is_list = not listed_names.column and len(lines) > 1
+    if is_list and missing and missing[0] == names[0]:
+        missing = missing[1:]
     return found, missing
-
-
-def _selected_rows(rows: list[list[str]]) -> list[list[str]]:
-    """The header and the rows with "true" in the column ``selected``; all without such one."""
-    header = [cell.casefold() for cell in rows[0]]
-    if "selected" not in header:
-        return rows
-    place = header.index("selected")
-    # a row may be shorter than the header
-    values = [row[place].casefold() if place < len(row) else "" for row in rows[1:]]
-    if not set(values) <= {"true", "false"}:
-        return rows
-    chosen = [row for row, value in zip(rows[1:], values) if value == "true"]
-    return [rows[0], *chosen]
-
-
-def _split_groups(column: list[str], known: Collection[str]) -> list[str]:
-    """A column of names; in a list of groups, "features" has those of each in one cell."""
-    if column[0].casefold() not in ("features", "genes"):
-        return column
-    return [name for cell in column for name in split_names(cell, known)]
-
-
-def _even(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Rows of one length, filled with empty cells."""
-    width = max(len(row) for row in rows)
-    return [[*row, *[""] * (width - len(row))] for row in rows]
 
 
 def note_on_missing(path: PathLike, n_found: int, missing: Sequence[str]) -> str:
