@@ -7,10 +7,16 @@ nothing is selected, and the penalty γ.
 
 For a set S of features the best W is closed form and J = q − F(S) with
 F(S) = tr(B_S'(G_SS + γI)⁻¹B_S). Adding a feature to S appends one column to a Cholesky factor
-of G + γI and lowers J by ‖R_j‖²/δ_j, where R_j is the residual row of B and δ_j
-the remaining pivot (see `PivotedCholesky`). So the greedy search is a Cholesky
-factorization that is pivoted by this gain. Gains of several quadratics over the same features
-add up.
+of G + γI and lowers J by ‖R_j‖²/δ_j, where R_j is the residual row of B and δ_j the remaining
+pivot (see `PivotedCholesky`, which computes both). So the greedy search is a Cholesky
+factorization that is pivoted by this gain.
+
+There may be several quadratics over the same features: of the seen classes, of described unseen
+classes, of clusters of unlabeled samples. One set of features is selected for all, and their
+gains add up.
+
+The loop is here. `Search` knows which features may be selected and gets their Gram columns.
+The loop is called by ``panel``: once, or for a budget twice, with different rules.
 """
 
 from __future__ import annotations

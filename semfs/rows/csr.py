@@ -68,7 +68,7 @@ class StreamedCSR(BlockSource):
             used = self._used(part)
             used_X, codes, weights = self._of_used(part, X, used)
             part_sums, part_squares = sparse_class_sums(used_X, codes, n_classes, weights)
-            # a value that is not finite, or whose square overflows, is in the squares, too
+            # NaN, infinity and squares that overflow show in the sum: look for one only then
             if not np.isfinite(part_squares).all():
                 first = self.start + part.start
                 check_all_finite(used_X, row_numbers=first + np.flatnonzero(used))
@@ -101,7 +101,7 @@ class StreamedCSR(BlockSource):
             used_X, _, weights = self._of_used(part, X, self._used(part))
             return csr_products(used_X, columns, weights, product_dtype)
 
-        # X'WZ − total · m z' with the columns Z of X, their means z, and W = diag(weights).
+        # X'WZ − w · m z' with the columns Z of X, their means z, W = diag(weights), w = tr(W).
         # Start with the second term, then add the first part by part.
         out = -self._total() * np.outer(mean, mean[columns])
         for products in self._map_parts(f"{len(columns)} Gram columns", multiply):
@@ -122,7 +122,7 @@ class StreamedCSR(BlockSource):
         """Return the cluster (r,) of each sample at ``rows`` (r,), ascending row numbers.
 
         ``batches`` (r,), if given, are the codes of the batches (donor, plate) of these
-        samples. Samples far from all clusters get LEFT_OUT.
+        samples. Samples far from all clusters get the code `semfs.labels.LEFT_OUT`.
         """
 
         def assign(part: slice, X: Sparse) -> Indices:
@@ -157,6 +157,7 @@ class StreamedCSR(BlockSource):
         def read_and_work(part: slice) -> tuple[int, Result]:
             in_reader = slice(self.start + part.start, self.start + part.stop)
             X = self.reader.part(in_reader.start, in_reader.stop)
+            # values that cannot be preprocessed raise; the message then names these rows
             with named_rows(in_reader):
                 X = self.preprocessing.apply(X)
             return part.stop, work(part, X)
@@ -175,7 +176,7 @@ class StreamedCSR(BlockSource):
         return sp.csr_array((0, self.n_features), dtype=self.reader.dtype)
 
     def _used(self, part: slice) -> Mask:
-        """Return which samples (r,) of a part have a class, and a weight above zero."""
+        """Return which samples (r,) of a part have a class and a positive weight."""
         weights = None if self.weights is None else self.weights[part]
         return used_mask(self._labels().codes[part], weights)
 

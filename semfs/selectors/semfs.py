@@ -455,6 +455,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
                 # gaps are filled with class means, which later samples would change
                 message = 'is "class-mean", which needs all samples at once. Use fit.'
                 raise ParameterError("missing_values", message)
+            # the first call decides on the number of features and their names
             first = collected is None
             fit_input = FitInput.from_user(self, X, y, sample_weight, reset=first, batch=batch)
             had_batches = getattr(self, "moments_have_batches_", False)
@@ -483,9 +484,10 @@ class SemFS(CallbackSupportMixin, LinearSelector):
 
     @with_callbacks
     def _fit_input(self, fit_input: FitInput, y: Any = None) -> Self:
-        """Fit to the input of `fit`. `SemFSCV` calls this with its own input for the refit.
+        """Sum up the samples and fit to the sums, after `fit` has understood its arguments.
 
-        The decorator then ends the callbacks that were passed on to the refitted selector.
+        `SemFSCV` calls this directly for its last fit, with the input that it has understood.
+        This is why there is a decorator, as on `fit`: it ends the callbacks of that fit.
         """
         set_features(self, fit_input.n_features, fit_input.feature_names)
         data = fit_input.summed(self._sum_options(fit_input.n_features))
