@@ -6,7 +6,7 @@ exact, by a Cholesky factorization in float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -20,6 +20,7 @@ from semfs.arrays import batches
 from semfs.method.factor import Factor
 from semfs.method.objective import Objective
 from semfs.method.quadratic import Monitor, Solution
+from semfs.rows.threads import each_in_threads
 
 STEP_RULES = ("lipschitz", "exact")
 #: γ may differ from the mean diagonal of G by this factor at most: beyond, numbers over- or
@@ -222,9 +223,13 @@ class _GramEquation:
     def solve(self, s: Float64, right: Float64) -> Float64:
         """Return V (d, r) for right (d, r). Rows where s = 0 are 0."""
         K = self._matrix
-        for rows, columns in _upper_blocks(len(K)):
+
+        def scale(rows: slice) -> None:
+            columns = slice(rows.start, None)
             np.multiply(self.C[rows, columns], s[columns], out=K[rows, columns])
             K[rows, columns] *= s[rows, None]
+
+        each_in_threads(scale, batches(len(K), TRIANGLE_ROWS))
         K[np.diag_indices_from(K)] += self.gamma
         return cho_solve(_factorized(K.T), s[:, None] * right, check_finite=False)
 
@@ -232,17 +237,14 @@ class _GramEquation:
         """v → (C∘WW') v."""
         Q = self._matrix
         dsyrk(1.0, W, c=Q.T, overwrite_c=1, lower=1)  # WW'
-        # What the last solve left below the diagonal is multiplied as well, and never read.
-        with np.errstate(over="ignore", invalid="ignore"):
-            for rows, columns in _upper_blocks(len(Q)):
-                Q[rows, columns] *= self.C[rows, columns]
+
+        def multiply(rows: slice) -> None:
+            # What the last solve left below the diagonal is multiplied as well, and never read.
+            columns = slice(rows.start, None)
+            Q[rows, columns] *= self.C[rows, columns]
+
+        each_in_threads(multiply, batches(len(Q), TRIANGLE_ROWS))
         return partial(dsymv, 1.0, Q.T, lower=1)
-
-
-def _upper_blocks(d: int) -> Iterator[tuple[slice, slice]]:
-    """Blocks of a d × d matrix that cover all on and above its diagonal."""
-    for rows in batches(d, TRIANGLE_ROWS):
-        yield rows, slice(rows.start, d)
 
 
 class _DualEquation:

@@ -280,9 +280,19 @@ def _add_float64_products(out: Float64, X: Floats, weights: Floats | None) -> No
     for rows in batches(len(X), step):
         Z = X[rows]
         if not is_ready:
-            Z = np.multiply(Z, roots[rows, None], out=copies[: len(Z)])
+            Z = copies[: len(Z)]
+            _multiply_rows(X[rows], roots[rows], Z)
         # transposes are in the layout that BLAS wants, and turn upper into lower
         dsyrk(1.0, Z.T, beta=1.0, c=out.T, overwrite_c=1, lower=1)
+
+
+def _multiply_rows(X: Floats, factors: Float64, out: Float64) -> None:
+    """Write rows X (r, d), each multiplied by its factor (r,), to ``out`` (r, d)."""
+
+    def multiply(rows: slice) -> None:
+        np.multiply(X[rows], factors[rows, None], out=out[rows])
+
+    in_threads(multiply, len(X), X.size)
 
 
 def add_outer(G: Float64, weight: float, v: Float64) -> Float64:

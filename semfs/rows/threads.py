@@ -51,6 +51,17 @@ def in_threads(function: Callable[[slice], Result], n: int, size: int) -> list[R
         return list(pool.map(quiet, batches(n, step)))
 
 
+def each_in_threads(function: Callable[[Item], None], items: Iterable[Item]) -> None:
+    """Call function(item) for all items, in as many threads as BLAS may use."""
+
+    def quiet(item: Item) -> None:
+        with np.errstate(all="ignore"):
+            function(item)
+
+    with ThreadPoolExecutor(min(MAX_SUM_THREADS, n_threads())) as pool:
+        list(pool.map(quiet, items))
+
+
 def map_ahead(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Iterator[Result]:
