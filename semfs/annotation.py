@@ -14,19 +14,18 @@ import numpy as np
 
 from semfs._typing import AttributesLike, PathLike
 from semfs.attributes.files import write_table
-from semfs.io.anndata import check_counts
 from semfs.io.reader import NO_LABEL_TEXTS
 from semfs.io.registry import open_reader
 from semfs.io.safety import atomic_write, check_apart
 from semfs.io.write import add_columns
 from semfs.labels import Labels
-from semfs.rows import Preprocessing
-from semfs.rows.opening import column_labels, source_of, table_columns
+from semfs.rows.opening import check_units, column_labels, source_of, table_columns
+from semfs.select.opening import gene_names
 from semfs.selectors.annotated import annotation_columns
 from semfs.selectors.linear import LinearSelector
 from semfs.selectors.selected_columns import names_of_selected
 from semfs.system import import_optional
-from semfs.validation import ParameterError
+from semfs.validation import ParameterError, check_option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,6 +48,8 @@ def predict_file(
     unknown_rate: float | None = None,
     missing_features: str = "error",
     layer: str | None = None,
+    gene_symbols: str | None = None,
+    normalize: str = "auto",
     no_label: Sequence[str] = NO_LABEL_TEXTS,
     key_added: str = "semfs",
 ) -> pd.DataFrame:
@@ -82,6 +83,11 @@ def predict_file(
         What to do if the data lack selected features, as in `SemFS.predict`.
     layer : str, optional
         Layer of the data, or "raw".
+    gene_symbols : str, optional
+        Column of ``var`` of AnnData files with the names that features had in the fit.
+    normalize : {"auto", "log1p", "none"}, default="auto"
+        "auto" does what the fit did, and refuses values that are plainly not counts if the fit
+        normalized counts. "log1p" normalizes counts, "none" takes the values as they are.
     no_label : sequence of str
         Text in ``label`` that means "no label", in upper or lower case.
     key_added : str, default="semfs"
@@ -98,7 +104,13 @@ def predict_file(
     _check_out(data, out)
     batches = None if batch is None else column_labels(data, batch, layer)
     drop = table_columns(data, batch, layer)
-    source = _opened(data, selector, layer, label, drop, no_label)
+    source = _opened(data, selector, layer, label, drop, no_label, normalize)
+    if gene_symbols is not None:
+        source.reader.feature_names = gene_names(source.reader, gene_symbols)
+    only = _names_of_selected(selector)
+    option = None if normalize == "auto" else normalize
+    # after genes got their names, which are compared first
+    check_units(source.reader, source.preprocessing, option, only)
     given = _given_labels(source, selector)
     columns = annotation_columns(
         selector,
@@ -144,17 +156,24 @@ def _opened(
     label: str | None,
     drop: Sequence[str],
     no_label: Sequence[str],
+    normalize: str,
 ) -> BlockSource:
     """Return the samples of a file, preprocessed as those of the fit, with their labels."""
-    preprocessing = Preprocessing(**getattr(selector, "preprocessing_", {}))
-    names = getattr(selector, "feature_names_in_", None)
-    only = None if preprocessing.active else names_of_selected(selector.get_support(), names)
+    check_option("normalize", normalize, ("auto", "log1p", "none"))
+    option = None if normalize == "auto" else normalize
+    preprocessing = selector._preprocessing().normalized_as(option)
+    only = _names_of_selected(selector)
     # an empty tuple: labels are not wanted
     wanted = () if label is None else label
-    reader, labels = open_reader(data, wanted, layer, drop, no_label, only)
-    if reader.of_cells:
-        check_counts(reader, preprocessing.normalize is not None)
+    columns = None if preprocessing.active else only
+    reader, labels = open_reader(data, wanted, layer, drop, no_label, columns)
     return source_of(reader, None if label is None else labels, preprocessing=preprocessing)
+
+
+def _names_of_selected(selector: LinearSelector) -> set[str] | None:
+    """Return the names of the selected features; None if the features of the fit had none."""
+    names = getattr(selector, "feature_names_in_", None)
+    return names_of_selected(selector.get_support(), names)
 
 
 def _given_labels(source: BlockSource, selector: LinearSelector) -> Labels | None:

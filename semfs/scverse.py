@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,8 @@ import sklearn
 from semfs._typing import AttributesLike, Indices, Label, PathLike
 from semfs.attributes import read_attributes
 from semfs.attributes.tables import AttributeTable
-from semfs.io.anndata import as_genes, view
-from semfs.io.reader import NO_LABEL_TEXTS, Reader
+from semfs.io.anndata import as_genes, view, warn_if_scaled
+from semfs.io.reader import NO_LABEL_TEXTS
 from semfs.io.write import of_genes
 from semfs.labels import UNLABELED, Labels
 from semfs.rows import open_blocks
@@ -34,6 +35,7 @@ from semfs.validation import (
     ParameterError,
     ParameterWarning,
     check_integer,
+    check_option,
     did_you_mean,
     listed,
     warn_user,
@@ -53,10 +55,6 @@ AS_UNSEEN = (
     "then count as unseen classes: their levels are predicted, and no number of markers can be "
     "promised for them"
 )
-#: Values look standardized if some are negative, their mean is nearly 0 and their standard
-#: deviation nearly 1 (scanpy cuts large values off, which lowers it).
-LARGEST_SCALED_MEAN = 0.15
-SCALED_DEVIATIONS = (0.5, 1.5)
 
 
 def select_genes(
@@ -161,7 +159,7 @@ def select_genes(
     source = open_blocks(genes, labels, batch=batches, normalize=normalize)
     # who normalizes has counts, which are checked when they are opened
     if normalize is None:
-        warn_if_scaled(source.reader, _other_matrices(genes))
+        warn_if_scaled(source.reader)
     n_genes = _at_most(n_genes, source.n_features)
     for name in ("groups", "costs"):
         if isinstance(parameters.get(name), str):
@@ -186,7 +184,7 @@ def select_genes(
 
 
 def annotate(
-    adata: AnnData,
+    adata: AnnData | GeneMatrix,
     selector: LinearSelector,
     table: AttributesLike | PathLike | None = None,
     together: bool = True,
@@ -199,14 +197,17 @@ def annotate(
     layer: str | None = None,
     use_raw: bool = False,
     gene_symbols: str | None = None,
+    normalize: str = "auto",
     copy: bool = False,
 ) -> AnnData | None:
     """Name the seen or unseen type of each cell, using a fitted selector.
 
     Parameters
     ----------
-    adata : AnnData
-        Cells to name. If the cells of the fit were normalized (`normalize`), these are, too.
+    adata : AnnData or view
+        Cells to name. Of a `view`, the results are written into the object that it was made
+        from, and the view says what `layer`, `use_raw`, `gene_symbols` and `normalize` say
+        otherwise.
     selector : SemFS or SemFSCV
         Fitted, with gene names.
     table : DataFrame, mapping or path, optional
@@ -239,6 +240,11 @@ def annotate(
         Whether to use ``adata.raw``.
     gene_symbols : str, optional
         Column of ``var`` with the names that genes had in the fit.
+    normalize : {"auto", "log1p", "none"}, default="auto"
+        "auto" does what the fit did. If the fit normalized counts and these values are plainly
+        not counts, it raises an error. "log1p" takes log(1 + counts per 10⁴ counts of the
+        cell), and "none" takes the values as they are, such as those that are log-normalized
+        already.
     copy : bool, default=False
         Whether to return a copy with the results instead of changing ``adata``.
 
@@ -266,9 +272,13 @@ def annotate(
     True
     """
     pandas = import_optional("pandas", "data", what="annotate")
+    genes = _cells_to_name(adata, layer, use_raw, gene_symbols, normalize)
     if copy:
-        adata = adata.to_memory() if adata.isbacked else adata.copy()
-    genes = view(adata, layer, use_raw, gene_symbols)
+        # a backed object can be copied into another file only
+        cells = genes.adata
+        cells = cells.to_memory() if cells.isbacked else cells.copy()
+        genes = replace(genes, adata=cells)
+    named = genes.adata
     class_table = table
     if isinstance(table, (str, Path)):
         class_table = read_attributes(table)
@@ -286,8 +296,38 @@ def annotate(
         is_text = values.dtype.kind == "O"
         # scanpy colors categories, and files store each name once
         stored = pandas.Categorical(values) if is_text else values
-        adata.obs[f"{key_added}_{name}"] = stored
-    return adata if copy else None
+        named.obs[f"{key_added}_{name}"] = stored
+    return named if copy else None
+
+
+def _cells_to_name(
+    adata: AnnData | GeneMatrix,
+    layer: str | None,
+    use_raw: bool,
+    gene_symbols: str | None,
+    normalize: str,
+) -> GeneMatrix:
+    """Return the cells that `annotate` names, with the matrix and names that are meant."""
+    check_option("normalize", normalize, ("auto", "log1p", "none"))
+    option = None if normalize == "auto" else normalize
+    genes = as_genes(adata)
+    if genes is None:
+        found = type(adata).__name__
+        raise TypeError(f"annotate needs an AnnData object, got {found}.")
+    if genes is not adata:
+        return view(genes.adata, layer, use_raw, gene_symbols, option)
+    given = {
+        "layer": layer,
+        "use_raw": use_raw or None,
+        "gene_symbols": gene_symbols,
+        "normalize": option,
+    }
+    # two answers to one question would hide a mistake
+    for name, value in given.items():
+        if value is not None:
+            message = "is for AnnData objects. Give it to `view` instead."
+            raise ParameterError(name, message)
+    return genes
 
 
 def _described(adata: AnnData, groupby: str) -> list[Label]:
@@ -296,14 +336,6 @@ def _described(adata: AnnData, groupby: str) -> list[Label]:
     if hasattr(types, "cat"):  # a categorical column
         return list(types.cat.categories)
     return list(types.dropna().unique())
-
-
-def _other_matrices(genes: GeneMatrix) -> list[str]:
-    """Return the other matrices of an AnnData object: its layers, and raw."""
-    names = [name for name in genes.adata.layers if name != genes.layer]
-    if genes.adata.raw is not None and not genes.use_raw:
-        names.append("raw")
-    return names
 
 
 def _batch_like_columns(genes: GeneMatrix, labels: Labels) -> dict[str, Indices]:
@@ -416,31 +448,6 @@ def without_rare_classes(
     message = f"{found} Their samples are not used. Those that are described {AS_UNSEEN}."
     warn_user(ParameterWarning(parameter, message))
     return labels.leave_out([labels.classes[c] for c in rare])
-
-
-def warn_if_scaled(reader: Reader, others: list[str]) -> None:
-    """Warn if cells look standardized (scanpy's ``pp.scale``), so that all genes vary alike."""
-    if not reader.of_cells:
-        return
-    # A few hundred cells from four places of the file, zeros left out.
-    values = reader.some_values()
-    # log-normalized values and counts are never negative
-    if not len(values) or not np.isfinite(values).all() or values.min() >= 0:
-        return
-    low, high = SCALED_DEVIATIONS
-    centered = abs(float(values.mean())) <= LARGEST_SCALED_MEAN
-    if not centered or not low <= float(values.std()) <= high:
-        return
-    remedy = "Use log-normalized values instead"
-    if others:
-        remedy += f"; other matrices are: {listed(others)}"
-    warn_user(
-        ParameterWarning(
-            "layer",
-            ": the cells look standardized (negative values, mean 0, variance 1), "
-            f"so that all genes vary alike. {remedy}.",
-        )
-    )
 
 
 # ---- results --------------------------------------------------------------------------

@@ -17,9 +17,10 @@ from typer.testing import CliRunner
 from semfs import SemFS, SemFSCV
 from semfs.baselines import MCFS, LassoSelector, Markers, VarianceSelector
 from semfs.cli import app
+from semfs.io.anndata import warn_if_scaled
 from semfs.rows import open_blocks
-from semfs.scverse import annotate, select_genes, view, warn_if_scaled
-from semfs.validation import ParameterWarning
+from semfs.scverse import annotate, select_genes, view
+from semfs.validation import ParameterError, ParameterWarning
 
 TYPES = np.repeat(["B cell", "T cell", "NK cell", "monocyte"], 15)
 SYMBOLS = [f"GENE{j}" for j in range(12)]
@@ -281,14 +282,14 @@ OTHERS = {
 def test_other_numbers_are_taken_as_they_are(make, form):
     with warnings.catch_warnings(record=True, action="always") as caught:
         source = open_blocks(anndata.AnnData(form(make())), TYPES)
-        warn_if_scaled(source.reader, [])
+        warn_if_scaled(source.reader)
     assert [str(warning.message) for warning in caught] == []
 
 
 def test_standardized_cells_are_noticed():
     adata = cells(np.asarray)
     adata.X = standardized()[:, HVG]
-    message = "layer: the cells look standardized .* other matrices are: double, counts, raw"
+    message = "layer: the cells look standardized .* Other matrices are: double, counts, raw"
     with pytest.warns(UserWarning, match=message):
         select_genes(adata, "cell_type", 2)
     with warnings.catch_warnings(action="error"):
@@ -528,6 +529,88 @@ def test_a_view_normalizes_counts_in_fit_and_predict():
         view(counts, normalize="sqrt")
 
 
+def logs_and_counts():
+    """Counts of cells, and their logarithms as the fit computes them."""
+    counts = cells()
+    counts.X = np.rint(np.expm1(np.abs(counts.X.toarray())) * 5 + 1)
+    logs = counts.copy()
+    logs.X = np.log1p(1e4 * counts.X / counts.X.sum(axis=1, keepdims=True))
+    return logs, counts
+
+
+def stored(adata, kind, folder):
+    """The cells as an object, a file or a table."""
+    if kind == "object":
+        return adata
+    path = folder / f"cells.{kind}"
+    if kind == "h5ad":
+        adata.write_h5ad(path)
+    else:
+        pd.DataFrame(adata.X, columns=adata.var_names).to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["object", "h5ad", "csv"])
+def test_logarithms_are_not_normalized_once_more(kind, tmp_path):
+    logs, counts = logs_and_counts()
+    selector = SemFS(3).fit(view(counts, normalize="log1p"), "cell_type")
+    message = r"normalize: the fit log-normalized counts, but .* logarithms.*normalize=\"none\""
+    data = stored(logs, kind, tmp_path)
+    with pytest.raises(ParameterError, match=message):
+        selector.predict(data)
+    logs.X = logs.X - logs.X.mean(axis=0)
+    with pytest.raises(ParameterError, match=r"not counts .some are negative"):
+        selector.predict(logs)
+
+
+def test_the_user_says_how_new_cells_are_normalized():
+    logs, counts = logs_and_counts()
+    selector = SemFS(3).fit(view(counts, normalize="log1p"), "cell_type")
+    expected = selector.predict(counts)
+    assert selector.predict(view(logs, normalize="none")).tolist() == expected.tolist()
+    annotate(logs, selector, normalize="none")
+    assert logs.obs["semfs_class"].tolist() == expected.tolist()
+    with pytest.raises(ParameterError, match="normalize"):
+        annotate(logs, selector)
+    # counts that a correction made fractional look like logarithms
+    counts.X = counts.X * 0.9
+    annotate(counts, selector, normalize="log1p")
+    assert counts.obs["semfs_class"].tolist() == expected.tolist()
+
+
+def test_standardized_cells_are_noticed_in_predictions():
+    adata = cells()
+    adata.X = np.abs(adata.X.toarray())
+    selector = SemFS(3).fit(adata, "cell_type")
+    scaled = adata.copy()
+    scaled.layers["log"] = adata.X
+    scaled.X = (adata.X - adata.X.mean(axis=0)) / adata.X.std(axis=0)
+    message = "layer: the cells look standardized .* those of the fit were not.*, log"
+    with pytest.warns(ParameterWarning, match=message):
+        selector.predict(scaled)
+    with pytest.warns(ParameterWarning, match=message):
+        annotate(scaled, selector)
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        annotate(scaled, selector, layer="log")
+        SemFS(3).fit(scaled, "cell_type").predict(scaled)
+    assert not any("those of the fit" in str(warning.message) for warning in caught)
+
+
+def test_a_column_with_the_names_of_the_fit_is_named():
+    adata = cells()
+    selector = SemFS(3).fit(adata, "cell_type")
+    expected = selector.predict(adata).tolist()
+    adata.var["symbol"] = adata.var_names
+    adata.var["length"] = 1.5
+    adata.var_names = [f"ENSG{i}" for i in range(adata.n_vars)]
+    message = r"none of the 3 selected .*ENSG0.*'symbol' of var has 3.*gene_symbols=\"symbol\""
+    for missing in ("error", "ignore"):
+        with pytest.raises(ParameterError, match=message):
+            annotate(adata, selector, missing_features=missing)
+    annotate(adata, selector, gene_symbols="symbol")
+    assert adata.obs["semfs_class"].tolist() == expected
+
+
 # ---- annotate ---------------------------------------------------------------------------
 
 
@@ -557,6 +640,23 @@ def test_annotate_adds_types_and_probabilities():
     other = annotate(cells, selector, table, together=False, key_added="new", copy=True)
     assert "new_class" not in cells.obs
     assert_array_equal(other.obs["new_class"].astype(str), selector.predict(cells, table))
+
+
+def test_annotate_writes_into_the_object_of_a_view():
+    adata = cells()
+    adata.X = standardized()[:, HVG]
+    selector = SemFS(3).fit(view(adata, use_raw=True), "cell_type")
+    expected = selector.predict(view(adata, use_raw=True))
+    assert annotate(view(adata, use_raw=True), selector) is None
+    assert adata.obs["semfs_class"].tolist() == expected.tolist()
+    del adata.obs["semfs_class"]
+    other = annotate(view(adata, use_raw=True), selector, copy=True)
+    assert other.obs["semfs_class"].tolist() == expected.tolist()
+    assert "semfs_class" not in adata.obs
+    with pytest.raises(ParameterError, match="layer is for AnnData objects"):
+        annotate(view(adata, use_raw=True), selector, layer="double")
+    with pytest.raises(TypeError, match="annotate needs an AnnData object, got ndarray"):
+        annotate(np.zeros((2, 2)), selector)
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -28,6 +28,14 @@ UNKNOWN = (
     "Label samples that are far from all classes 'unknown'. "
     "The value is the share of samples of seen classes that get this label by mistake."
 )
+NORMALIZE = (
+    "'auto' does what the fit did. If the fit normalized counts, it refuses values that are "
+    "plainly not counts. 'log1p' normalizes counts, and 'none' takes the values as they are."
+)
+GENE_SYMBOLS = (
+    "Column of var in H5AD and Zarr with the names that features had in the fit, such as gene "
+    "symbols if the file goes by Ensembl ids."
+)
 MISSING = (
     "What to do if the data lack selected features: stop ('error'), or predict from the others "
     "('ignore')."
@@ -41,6 +49,8 @@ PREDICTED = (
     "The output: a table (.csv .tsv .parquet .feather .xlsx), or a copy of the data with "
     "annotations (.h5ad)."
 )
+
+GeneSymbols = Annotated[str | None, Option(help=GENE_SYMBOLS)]
 
 
 @dataclass
@@ -57,13 +67,16 @@ class Prediction:
     unknown: Annotated[float | None, Option(help=UNKNOWN)] = None
     missing_features: Annotated[Literal["error", "ignore"], Option(help=MISSING)] = "error"
     layer: Layer = None
+    gene_symbols: GeneSymbols = None
+    normalize: Annotated[Literal["auto", "log1p", "none"], Option(help=NORMALIZE)] = "auto"
     out: Annotated[Path, Option("--out", "-o", help=PREDICTED)] = Path("predicted.csv")
 
 
 def predict(options: Prediction) -> None:
     """Predict the class of each sample of a file, its probability, and the next best class.
 
-    The data are normalized like those that the selector was fitted to. With `--label COLUMN`,
+    The data are normalized like those that the selector was fitted to; data that are
+    normalized already need `--normalize none`. With `--label COLUMN`,
     only samples without a label in this column are named.
 
     Example: `semfs predict panel.npz cells.h5ad --label cell_type -o annotated.h5ad`
@@ -94,6 +107,8 @@ def predict(options: Prediction) -> None:
         unknown_rate=options.unknown,
         missing_features=options.missing_features,
         layer=options.layer,
+        gene_symbols=options.gene_symbols,
+        normalize=options.normalize,
     )
     # labels that samples had already come without a probability
     named = frame.loc[frame["probability"].notna(), "class"]
@@ -110,6 +125,7 @@ def transform(
     data: Annotated[Path, Argument(help=DATA)],
     label: Annotated[str | None, Option("--label", "-l", help=KEPT_LABEL)] = None,
     layer: Layer = None,
+    gene_symbols: GeneSymbols = None,
     out: Annotated[Path, Option("--out", "-o", help=TRANSFORMED)] = Path("reduced.csv"),
 ) -> None:
     """Apply a saved selector to another data file, and write the selected features.
@@ -129,6 +145,8 @@ def transform(
     from semfs.select.applied import transform_file
 
     fitted = semfs.load(selector)
-    n_samples, n_features = transform_file(fitted, data, out, label=label, layer=layer)
+    n_samples, n_features = transform_file(
+        fitted, data, out, label=label, layer=layer, gene_symbols=gene_symbols
+    )
     show(f"Kept {n_features} of {fitted.n_features_in_} features of {n_samples} samples.")
     show_written([out], replaced)

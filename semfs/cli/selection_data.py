@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 def open_source(options: Selection) -> BlockSource:
     """Return the file as a source of samples, genes named as --gene-symbols says."""
+    from semfs.io.anndata import warn_if_scaled
     from semfs.rows import open_blocks
-    from semfs.scverse import warn_if_scaled
     from semfs.select.opening import gene_names
 
     check_label_given(options.data, options.label)
@@ -56,17 +56,8 @@ def open_source(options: Selection) -> BlockSource:
     if options.gene_symbols is not None:
         source.reader.feature_names = gene_names(source.reader, options.gene_symbols)
     if options.normalize is None:
-        warn_if_scaled(source.reader, _other_matrices(options.data, options.layer))
+        warn_if_scaled(source.reader)
     return source
-
-
-def _other_matrices(data: Path, used: str | None) -> list[str]:
-    """Return the layers of an AnnData file, and raw, without the one in use."""
-    from semfs.io.anndata import is_anndata_file, matrix_names
-
-    if not is_anndata_file(data):
-        return []
-    return [name for name in matrix_names(data) if name != used]
 
 
 def with_unlabeled_names(options: Selection, source: BlockSource) -> BlockSource:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from semfs._typing import Indices
+from semfs._typing import Floats, Indices
 from semfs.io.hdf5 import Hdf5Store
 from semfs.io.labels_file import labels_in_file
 from semfs.io.reader import Reader, Request
@@ -21,7 +21,13 @@ from semfs.io.tenx import unique_names
 from semfs.io.zarr import ZarrStore, is_zarr
 from semfs.labels import Labels
 from semfs.system import import_optional
-from semfs.validation import ParameterWarning, check_option, warn_user
+from semfs.validation import (
+    ParameterError,
+    ParameterWarning,
+    check_option,
+    listed,
+    warn_user,
+)
 
 if TYPE_CHECKING:
     import h5py
@@ -38,6 +44,10 @@ UNLOGGED_TAIL = 20
 LARGE_COUNT = 30
 #: … or the mean this many times. Ratings and categories stay below both.
 COUNT_TAIL = 8
+#: Values look standardized if some are negative, their mean is nearly 0 and their standard
+#: deviation nearly 1 (scanpy cuts large values off, which lowers it).
+LARGEST_SCALED_MEAN = 0.15
+SCALED_DEVIATIONS = (0.5, 1.5)
 
 
 def view(
@@ -61,9 +71,11 @@ def view(
         Column of ``var`` with the names of the genes. By default the index of ``var``. A gene
         without a name keeps its name in the index. If a name occurs twice, ``-1`` is appended
         to the second one.
-    normalize : {"log1p"}, optional
+    normalize : {"log1p", "none"}, optional
         "log1p" replaces stored counts by log(1 + counts per 10⁴ counts of the cell), in `fit`
-        and in `predict`. The counts in the object do not change.
+        and in `predict`. The counts in the object do not change. "none" uses the values
+        unchanged, also in `predict` of a selector that normalized the counts of its fit. By
+        default, `fit` uses the values unchanged, and `predict` does what the fit did.
 
     Examples
     --------
@@ -92,7 +104,7 @@ def view(
         found = ", ".join(layers) or "none"
         raise ValueError(f"the AnnData object has no {name}; layers: {found}.")
     if normalize is not None:
-        check_option("normalize", normalize, ("log1p",))
+        check_option("normalize", normalize, ("log1p", "none"))
     genes = GeneMatrix(adata, layer, use_raw, gene_symbols, normalize)
     if gene_symbols is not None and gene_symbols not in genes.var:
         found = ", ".join(map(str, genes.var.columns[:MOST_NAMES])) or "none"
@@ -122,7 +134,7 @@ class GeneMatrix:
     layer: str | None
     use_raw: bool
     gene_symbols: str | None
-    normalize: str | None = None  # "log1p": counts are normalized when they are read
+    normalize: str | None = None  # "log1p", "none"; None: nothing, or what the fit did
 
     @property
     def var(self) -> pd.DataFrame:
@@ -161,7 +173,23 @@ class GeneMatrix:
         reader.read_row_names = partial(_obs_names, self.adata)
         reader.of_cells = True
         reader.layer = "raw" if self.use_raw else self.layer
+        reader.other_matrices = self.other_matrices
+        reader.gene_columns = self.var_columns
         return reader
+
+    def other_matrices(self) -> list[str]:
+        """Return the names of the layers, and "raw", without the matrix in use."""
+        names = [str(name) for name in self.adata.layers if name != self.layer]
+        if self.adata.raw is not None and not self.use_raw:
+            names.append("raw")
+        return names
+
+    def var_columns(self) -> dict[str, set[str]]:
+        """Return the texts in each column of var, such as other names of the genes."""
+        columns = {}
+        for name in self.var:
+            columns[str(name)] = {str(value) for value in self.var[name]}
+        return columns
 
     def keep(self, columns: Indices) -> AnnData:
         """Return the object with only the genes ``columns`` (k,); for raw, a new object."""
@@ -303,7 +331,22 @@ def _matrix_of_cells(store: Store, layer: str | None) -> Reader:
     reader.frame = "raw/var" if is_raw else "var"
     reader.feature_names = unique_names(_column(store, reader.frame, None))
     reader.read_row_names = partial(_index, store, "obs")
+    reader.other_matrices = partial(_other_matrices, store.path, layer)
+    reader.gene_columns = partial(_var_columns, store.path, reader.frame)
     return reader
+
+
+def _other_matrices(path: Path, used: str | None) -> list[str]:
+    """Return the layers of a file, and "raw", without the one in use."""
+    return [name for name in matrix_names(path) if name != used]
+
+
+def _var_columns(path: Path, frame: str) -> dict[str, set[str]]:
+    """Return the texts in each column of the table of genes of a file."""
+    return {
+        name: {str(value) for value in frame_column(path, frame, name)}
+        for name in frame_columns(path, frame)
+    }
 
 
 def _index(store: Store, frame: str) -> list[str]:
@@ -355,29 +398,39 @@ def _column(store: Store, frame: str, column: str | None) -> Any:
     return reading.read_elem(found)
 
 
+def kind_of_values(values: Floats) -> str:
+    """Return what nonzero values of samples can be.
+
+    "counts" are whole numbers with a long tail, and "whole" those without one, such as ratings.
+    "unlogged" has a long tail but is not whole. "logs" has neither. "negative" is scaled or
+    corrected. "unknown" is empty or infinite.
+    """
+    if not len(values) or not np.isfinite(values).all():
+        return "unknown"
+    if values.min() < 0:
+        return "negative"
+    largest = float(values.max())
+    # counts are whole; means of counts, or counts per 10⁴, are not
+    if (values == np.floor(values)).all():
+        is_long = largest > LARGE_COUNT or largest > COUNT_TAIL * float(values.mean())
+        return "counts" if is_long else "whole"
+    has_long_tail = largest > UNLOGGED_TAIL * float(np.median(values))
+    return "unlogged" if largest > LARGEST_LOG and has_long_tail else "logs"
+
+
 def check_counts(reader: Reader, normalize: bool) -> None:
     """Warn if values look like raw counts without ``normalize``, or like logarithms with it."""
     values = reader.some_values()
-    # negative values are scaled or corrected data: no counts, no logarithms
-    if not len(values) or values.min() < 0 or not np.isfinite(values.max()):
-        return
-    largest = float(values.max())
-    # counts are whole; means of counts, or counts per 10⁴, are not
-    are_whole = bool((values == np.floor(values)).all()) and largest > 0
-    has_long_tail = largest > UNLOGGED_TAIL * float(np.median(values))
-    are_unlogged = not are_whole and largest > LARGEST_LOG and has_long_tail
+    kind = kind_of_values(values)
     if normalize:
-        if not are_whole and not are_unlogged:
+        if kind == "logs":
             message = "expects counts, but these values are not counts. Leave it out."
             warn_user(ParameterWarning("normalize", message))
         return
-    are_counts = are_whole and (
-        largest > LARGE_COUNT or largest > COUNT_TAIL * float(values.mean())
-    )
-    if are_counts:
-        found = f"raw counts (whole numbers up to {largest:.0f})"
-    elif are_unlogged:
-        found = f"values without a logarithm (up to {largest:.0f})"
+    if kind == "counts":
+        found = f"raw counts (whole numbers up to {values.max():.0f})"
+    elif kind == "unlogged":
+        found = f"values without a logarithm (up to {values.max():.0f})"
     else:
         return
     message = (
@@ -386,3 +439,58 @@ def check_counts(reader: Reader, normalize: bool) -> None:
         "that went through sc.pp.normalize_total and sc.pp.log1p."
     )
     warn_user(ParameterWarning("normalize", message))
+
+
+def refuse_unless_counts(reader: Reader) -> None:
+    """Raise if a fit normalized its counts, but these samples are plainly not counts.
+
+    Normalized once more, logarithms would give wrong predictions.
+    """
+    values = reader.some_values()
+    kind = kind_of_values(values)
+    # Whole numbers without a tail may be counts of few genes.
+    if kind not in ("logs", "negative"):
+        return
+    if kind == "logs":
+        found = f"they look like logarithms, up to {values.max():.1f}"
+        remedy = (
+            "If they are log-normalized already, "
+            'normalize="none" takes them as they are; '
+            "if they are counts after a correction, "
+            'normalize="log1p" normalizes them '
+            "(in Python, of `annotate`, `view` or `open_blocks`)."
+        )
+    else:
+        found = f"some are negative, down to {values.min():.1f}"
+        remedy = "Use counts instead."
+    message = (
+        ": the fit log-normalized counts, but these values are not "
+        f"counts ({found}). {remedy}{_where_else(reader)}"
+    )
+    raise ParameterError("normalize", message)
+
+
+def warn_if_scaled(reader: Reader, reason: str = ", so that all genes vary alike") -> None:
+    """Warn if cells look standardized (by scanpy's ``pp.scale``), which is bad for a reason."""
+    if not reader.of_cells:
+        return
+    # a few hundred cells from four places of the file, zeros left out
+    values = reader.some_values()
+    # log-normalized values and counts are never negative
+    if kind_of_values(values) != "negative":
+        return
+    low, high = SCALED_DEVIATIONS
+    centered = abs(float(values.mean())) <= LARGEST_SCALED_MEAN
+    if not centered or not low <= float(values.std()) <= high:
+        return
+    message = (
+        f": the cells look standardized (negative values, mean 0, variance 1){reason}. "
+        f"Use log-normalized values instead.{_where_else(reader)}"
+    )
+    warn_user(ParameterWarning("layer", message))
+
+
+def _where_else(reader: Reader) -> str:
+    """Return a sentence that lists the other matrices of AnnData; "" without any."""
+    names = [] if reader.other_matrices is None else reader.other_matrices()
+    return f" Other matrices are: {listed(names)}." if names else ""

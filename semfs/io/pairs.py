@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
 
-from semfs._typing import LabelsLike
+from semfs._typing import Floats, LabelsLike
 from semfs.arrays import as_matrix
 from semfs.io.reader import Blocks, Reader
 from semfs.io.sparse import INDEX_BYTES
@@ -72,6 +73,10 @@ class PairsReader(Reader):
             raise TypeError(f"blocks must be (X, y) pairs, got {type(pair).__name__}.")
         X, y = pair
         return as_matrix(X), y
+
+    def some_values(self) -> Floats:
+        """Return nothing: an iterator can be read only once."""
+        return np.zeros(0)
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, labels). Blocks have the sizes that the user gives them."""

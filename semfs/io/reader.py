@@ -103,6 +103,8 @@ class Reader:
     chunk_rows: int = 1  # rows that are stored together
     sparse: bool = False
     layer: str | None = None  # of AnnData, or "raw"; None: X, or another format
+    other_matrices: Callable[[], list[str]] | None = None  # of AnnData: other layers, raw
+    gene_columns: Callable[[], dict[str, set[str]]] | None = None  # of AnnData: texts in var
     of_cells: bool = False  # single cells, for which raw counts deserve a warning
     unlabeled: bool = False  # whether a block came with missing labels
     keeps_missing: bool = False  # whether missing values of a table are NaN, not refused

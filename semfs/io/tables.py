@@ -25,6 +25,7 @@ from semfs.io.excel import EXCEL, excel_table, sheet_columns
 from semfs.io.labels_file import labels_in_file
 from semfs.io.reader import (
     NO_LABEL_TEXTS,
+    SAMPLE_ROWS,
     ArrayReader,
     Blocks,
     Reader,
@@ -331,6 +332,13 @@ class TableReader(Reader):
         labels = labels_in_file(values, f"{self.path}: {self.label}", no_label)
         # a text file has no types: labels 0, 1, 2 in it are meant as numbers
         return labels.as_int() if self.kind == "csv" else labels
+
+    def some_values(self) -> Floats:
+        """Return the nonzero values of the first samples; a table is read from its start."""
+        for _, X, _ in self.blocks(0, self.n_rows, SAMPLE_ROWS):
+            # a gap says nothing about the units of the values
+            return X[(X != 0) & ~np.isnan(X)]
+        return np.zeros(0)
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, None). Row groups before ``start`` are not read."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semfs.io import reader as readers
-from semfs.io.anndata import GeneMatrix, check_counts, has_layers
+from semfs.io.anndata import GeneMatrix, check_counts, has_layers, refuse_unless_counts
 from semfs.io.pairs import is_pairs
 from semfs.io.reader import NO_LABEL_TEXTS, Reader
 from semfs.io.registry import is_frame, open_reader
@@ -94,8 +94,9 @@ def open_blocks(
     passes : {"auto", "one", "few"}, default="auto"
         "one" reads the data once and forms the d × d matrix. "few" reads them a few times and
         does not form it. "auto" takes whichever is faster. All give the same result.
-    normalize : {"log1p"}, optional
-        "log1p" replaces stored counts by log(1 + counts per 10⁴ counts of the row).
+    normalize : {"log1p", "none"}, optional
+        "log1p" replaces stored counts by log(1 + counts per 10⁴ counts of the row). By default,
+        and with "none", stored values are used unchanged.
     no_label : sequence of str
         Text that means "no label" in label columns and label files, in upper or lower case. By
         default "nan", "NA", "n/a", "none", "unknown", "unassigned" and blank text. A warning
@@ -119,9 +120,10 @@ def open_blocks(
     check_option("passes", passes, ("auto", "one", "few"))
     check_option("missing_values", missing_values, ("error", "keep"))
     if normalize is None:
-        normalize = _normalize_of(data)
+        normalize = normalize_of(data)
     if normalize is not None:
-        check_option("normalize", normalize, ("log1p",))
+        check_option("normalize", normalize, ("log1p", "none"))
+    steps = Preprocessing().normalized_as(normalize)
     if block_rows is not None:
         check_integer("block_rows", block_rows, 1)
         block_rows = int(block_rows)
@@ -133,7 +135,10 @@ def open_blocks(
     elif batch is not None:
         batches = Labels.of(batch)
     # opening reads the head of the data, and labels that are in files
-    reader, labels = _opened(data, y, key, drop, normalize is not None, no_label)
+    reader, labels = open_reader(data, y, key, drop, no_label)
+    # raw counts of cells are warned of before anything is fitted to them
+    if reader.of_cells:
+        check_counts(reader, steps.normalize is not None)
     reader.keeps_missing = missing_values == "keep"
     reader.read_labels = labels
     _check_label_count(labels, reader.n_rows)
@@ -151,7 +156,7 @@ def open_blocks(
         block_rows=block_rows,
         passes=passes,
     )
-    preprocessing = Preprocessing(layer=reader.layer, normalize=normalize)
+    preprocessing = replace(steps, layer=reader.layer)
     source = source_of(reader, labels, weights, plan=plan, preprocessing=preprocessing)
     return source if batches is None else replace(source, batches=batches)
 
@@ -205,8 +210,8 @@ def source_of(
     )
 
 
-def _normalize_of(data: DataLike) -> str | None:
-    """Return how a `view` of an AnnData object normalizes counts, if it does."""
+def normalize_of(data: DataLike) -> str | None:
+    """Return how a `view` of an AnnData object says that it is to be normalized."""
     return data.normalize if isinstance(data, GeneMatrix) else None
 
 
@@ -239,20 +244,43 @@ def open_unlabeled(
     """
     if preprocessing is None:
         preprocessing = Preprocessing()
-    if _normalize_of(data) is not None:
-        preprocessing = replace(preprocessing, normalize=_normalize_of(data))
     # the layer of the fit, unless these samples say by themselves which matrix is meant
     layer = preprocessing.layer if has_layers(data) else None
+    option = normalize_of(data)
+    preprocessing = preprocessing.normalized_as(option)
     # an empty tuple stands for labels that are not wanted; pairs always bring theirs
-    reader, _ = _opened(
-        data,
-        None if is_pairs(data) else (),
-        key=layer,
-        normalize=preprocessing.normalize is not None,
-        only=None if preprocessing.active else only,
-    )
+    wanted = None if is_pairs(data) else ()
+    columns = None if preprocessing.active else only
+    reader, _ = open_reader(data, wanted, layer, only=columns)
+    check_units(reader, preprocessing, option, only)
     reader.keeps_missing = keep_missing
     return source_of(reader, preprocessing=preprocessing)
+
+
+def check_units(
+    reader: Reader,
+    preprocessing: Preprocessing,
+    option: str | None = None,
+    only: Container[str] | None = None,
+) -> None:
+    """Check that samples can be preprocessed as those of a fit were.
+
+    ``option`` is how the user says that these samples are to be normalized, or None. ``only``
+    are the features that are needed. If the samples have none of them, nothing is checked,
+    because their names are reported first.
+    """
+    names = reader.feature_names
+    # Other names are the first thing to correct, and more may be wrong then.
+    known = only is None or names is None or any(name in only for name in names)
+    if not known:
+        return
+    if preprocessing.normalize is None:
+        # "none" means that the user knows the values
+        if reader.of_cells and option is None:
+            check_counts(reader, normalize=False)
+    # nobody asked for the normalization of the fit, so it must fit the values
+    elif option is None:
+        refuse_unless_counts(reader)
 
 
 def column_places(found: Sequence[str], wanted: Sequence[str]) -> Indices:
@@ -266,20 +294,3 @@ def column_places(found: Sequence[str], wanted: Sequence[str]) -> Indices:
             "semfs.scverse.view(adata, ...) selects a layer, raw or other gene names."
         )
     return np.array([position[name] for name in wanted], dtype=np.intp)
-
-
-def _opened(
-    data: DataLike,
-    y: LabelsLike | Labels | str | None,
-    key: str | None = None,
-    drop: Iterable[str] = (),
-    normalize: bool = False,
-    no_label: Sequence[str] = NO_LABEL_TEXTS,
-    only: Container[str] | None = None,
-) -> tuple[Reader, Labels | None]:
-    """Return the reader, and the labels unless they come with the blocks."""
-    reader, labels = open_reader(data, y, key, drop, no_label, only)
-    # raw counts of cells are warned of before anything is fitted to them
-    if reader.of_cells:
-        check_counts(reader, normalize)
-    return reader, labels

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -42,6 +42,12 @@ class Preprocessing:
     def active(self) -> bool:
         """Whether there is any preprocessing."""
         return any(part is not None for part in (self.normalize, self.scale, self.fill))
+
+    def normalized_as(self, option: str | None) -> Self:
+        """Return the steps with another normalization: "log1p", "none"; None: the same."""
+        if option is None:
+            return self
+        return replace(self, normalize=None if option == "none" else option)
 
     def apply(
         self,

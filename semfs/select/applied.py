@@ -16,11 +16,12 @@ from semfs.io.write import of_genes
 from semfs.rows import BlockSource
 from semfs.rows.opening import source_of
 from semfs.scverse import result_columns, result_summary
+from semfs.select.opening import gene_names
 from semfs.select.outputs import check_file_ending, check_format
 from semfs.select.reduced import write_cells, write_matrix
 from semfs.selectors.ranking import RankingSelector
-from semfs.selectors.selected_columns import names_of_selected
-from semfs.validation import listed
+from semfs.selectors.selected_columns import names_of_selected, no_selected
+from semfs.validation import ParameterError, listed
 
 
 def transform_file(
@@ -30,6 +31,7 @@ def transform_file(
     *,
     label: str | None = None,
     layer: str | None = None,
+    gene_symbols: str | None = None,
 ) -> tuple[int, int]:
     """Write the selected features of all samples of a file.
 
@@ -50,6 +52,8 @@ def transform_file(
         Labels to keep as well: a column, an array of the file, or a label file.
     layer : str, optional
         Layer of the data, or "raw". By default the layer of the fit.
+    gene_symbols : str, optional
+        Column of ``var`` of AnnData files with the names that features had in the fit.
 
     Returns
     -------
@@ -67,6 +71,8 @@ def transform_file(
     only = names_of_selected(selector.get_support(), names)
     # an empty tuple: labels are not wanted
     reader, labels = open_reader(data, () if label is None else label, layer, only=only)
+    if gene_symbols is not None:
+        reader.feature_names = gene_names(reader, gene_symbols)
     reader.keeps_missing = True
     if names is not None:
         # A feature without any value counts as text; it is not kept as such.
@@ -98,6 +104,8 @@ def _places(selector: RankingSelector, source: BlockSource, data: Path) -> Indic
     place_of = {name: place for place, name in enumerate(found)}
     selected = [str(name) for name in names[support]]
     missing = [name for name in selected if name not in place_of]
+    if len(missing) == len(selected):
+        raise ParameterError("gene_symbols", no_selected(names[support], source))
     if missing:
         raise FileError(
             f"{data} lacks {len(missing)} of {len(selected)} selected features: "

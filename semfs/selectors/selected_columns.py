@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from semfs._typing import DataLike, Float64, Indices, Mask, Matrix
 from semfs.feature_names import check_unique_names
+from semfs.io.anndata import warn_if_scaled
 from semfs.labels import LabelArray, Labels
 from semfs.rows import (
     BlockSource,
@@ -114,6 +115,9 @@ def present_columns(
         return PresentColumns(selected_columns(selector, X, method), every)
     X, present = found
     assert names is not None
+    if not present.any():
+        raise ParameterError("gene_symbols", no_selected(names[support], X))
+    _warn_if_scaled(selector, X)
     if missing_features == "error":
         if present.all():
             return PresentColumns(selected_columns(selector, X, method), every)
@@ -224,12 +228,46 @@ def _lacking(names: LabelArray, present: Mask) -> str:
     )
 
 
+def no_selected(names: LabelArray, X: Any) -> str:
+    """Return a message that X has none of the selected features (k,), with advice."""
+    wanted = [str(name) for name in names]
+    message = f": X has none of the {len(wanted)} selected features: {listed(wanted)}."
+    reader = getattr(X, "reader", None)
+    # frames in memory have no reader
+    if reader is None:
+        found = list(getattr(X, "columns", ()))
+    else:
+        found = reader.feature_names or []
+    message += f" Its features are {listed([str(name) for name in found])}."
+    if reader is None or reader.gene_columns is None:
+        return f"{message} Rename them as in the fit."
+    # ids and symbols are often both in var, and only one of them is its index
+    n_found = {
+        name: len(texts.intersection(wanted)) for name, texts in reader.gene_columns().items()
+    }
+    best = max(n_found, key=lambda name: n_found[name], default=None)
+    if best is None or not n_found[best]:
+        return f"{message} No column of var has these names."
+    message += f" The column {best!r} of var has {n_found[best]} of the selected ones."
+    where = "(in Python, a parameter of `annotate` and `view`)"
+    return f'{message} Use gene_symbols="{best}" {where}.'
+
+
+def _warn_if_scaled(selector: RankingSelector, X: Any) -> None:
+    """Warn if cells look standardized, but those of the fit were not."""
+    if classify(X) is not Kind.SOURCE or not in_blocks(X):
+        return
+    means = np.asarray(to_numpy(getattr(selector, "class_means_", np.zeros(0))))
+    # levels of standardized genes have a mean of 0, so that some classes are below
+    if means.min(initial=0.0) < 0:
+        return
+    reason = " but those of the fit were not, so that predictions are wrong"
+    warn_if_scaled(X.reader, reason)
+
+
 def _warn_of_missing(names: LabelArray, present: Mask) -> None:
     """Warn and name the selected features (k,) that X lacks."""
     missing = [str(name) for name in names[~present]]
-    if not present.any():
-        message = f"has none of the {len(missing)} selected features."
-        raise ParameterError("X", message)
     warn_user(
         f"X lacks {len(missing)} of {len(names)} selected features, "
         f"which predictions ignore: {listed(missing)}."

@@ -221,3 +221,52 @@ def test_bad_input_is_one_line(files, tmp_path):
     assert "cannot predict classes" in done.output
     with pytest.raises(ValueError, match="must end in"):
         predict_file(load(folder / "panel.npz"), data, tmp_path / "named")
+
+
+@pytest.fixture(scope="module")
+def counted(files):
+    """A selector that normalized its counts; new cells as counts and, by id, as logarithms."""
+    folder, _ = files
+    pytest.importorskip("h5py")
+    anndata = pytest.importorskip("anndata")
+    lung = load_sample()
+    counts = np.rint(np.expm1(lung.X))
+    logs = np.log1p(1e4 * counts / counts.sum(axis=1, keepdims=True))
+    genes = pd.DataFrame(index=list(lung.feature_names))
+    ids = pd.DataFrame({"symbol": genes.index}, index=[f"ENSG{i}" for i in range(len(genes))])
+    obs = pd.DataFrame({"type": lung.y}, index=[f"c{i}" for i in range(len(lung.y))])
+    anndata.AnnData(counts, obs, genes).write_h5ad(folder / "counts.h5ad")
+    anndata.AnnData(logs, obs, genes).write_h5ad(folder / "logs.h5ad")
+    anndata.AnnData(logs, obs, ids).write_h5ad(folder / "ids.h5ad")
+    arguments = ["--label", "type", "--normalize", "log1p", "-k", 10]
+    arguments += ["-o", folder / "few.csv", "--save", folder / "few.npz"]
+    done = run("select", folder / "counts.h5ad", *arguments)
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def test_logarithms_need_another_normalization(counted, tmp_path):
+    arguments = ["predict", counted / "few.npz", counted / "logs.h5ad", "-o"]
+    done = run(*arguments, tmp_path / "logs.csv")
+    assert done.exit_code == 2
+    assert "--normalize none takes them as they are" in " ".join(done.output.split())
+    assert not (tmp_path / "logs.csv").exists()
+    done = run(*arguments, tmp_path / "logs.csv", "--normalize", "none")
+    assert done.exit_code == 0, done.output
+    found = pd.read_csv(tmp_path / "logs.csv")
+    expected = load(counted / "few.npz").predict(counted / "counts.h5ad")
+    assert_array_equal(found["class"], expected)
+
+
+@pytest.mark.parametrize("command", ["predict", "transform"])
+def test_genes_are_found_by_a_column_of_var(counted, tmp_path, command):
+    out = tmp_path / "out.csv"
+    arguments = [command, counted / "few.npz", counted / "ids.h5ad", "-o", out]
+    arguments += ["--normalize", "none"] if command == "predict" else []
+    done = run(*arguments)
+    message = " ".join(done.output.split())
+    assert done.exit_code == 2
+    assert "X has none of the 10 selected features" in message
+    assert "Use --gene-symbols symbol" in message
+    done = run(*arguments, "--gene-symbols", "symbol")
+    assert done.exit_code == 0, done.output
