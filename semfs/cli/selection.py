@@ -57,8 +57,8 @@ OUT = (
     "or a folder."
 )
 LIST = (
-    "a name, also of a group, comma-separated names, a file with one name per line or a "
-    "table with a column of names, or 're:PATTERN'; repeatable."
+    "names of features or groups (comma-separated), a file with one name per line or a table "
+    "with a column of names, or 're:PATTERN'; repeatable."
 )
 INCLUDE = f"Features that must be selected: {LIST}"
 EXCLUDE = f"Features that must not be selected: {LIST}"

@@ -1,4 +1,4 @@
-"""MATLAB files of version 5, read without trust.
+"""A safe reader of MATLAB files of version 5.
 
 `scipy.io.loadmat` is not used, because scipy does not claim that its reader is safe on
 untrusted files, and it crashes the interpreter on some damaged ones (2 of 400 that

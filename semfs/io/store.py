@@ -1,4 +1,4 @@
-"""Code shared by HDF5 and Zarr: named arrays in groups, read without trust.
+"""Code shared by HDF5 and Zarr: named arrays in groups, read with checks.
 
 A `Store` is one open file. It is opened once and shared by everything that is read from it:
 labels, names, the matrix. A pickled store opens the file again.

@@ -90,8 +90,8 @@ def evaluate(
     metrics : sequence of str
         Further measures as ``module:function``, see `semfs.lab.measures`.
     groups : mapping of str to str
-        The group of each feature. In the details, whole groups fail. Scores are still by number
-        of features.
+        The group of each feature. In the details, whole groups fail. Scores are
+        still shown by number of features.
 
     Returns
     -------

@@ -44,7 +44,7 @@ def restricted(
     if not used or (len(data.unseen) and not unseen):
         which = "unseen class" if used else "class"
         raise ParameterError(
-            "min_cells", f"is {min_cells}, and no {which} has so many samples."
+            "min_cells", f"is {min_cells}, and no {which} has that many samples."
         )
     return replace(data, X=data.X[kept], y=data.y[kept], unseen=unseen)
 

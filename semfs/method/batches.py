@@ -208,7 +208,7 @@ class CorrectedRows:
         return self.uncorrected.rows.weights
 
     def samples(self) -> OffsetMatrix:
-        """Return the corrected samples in memory, as a matrix that is never formed."""
+        """Return the corrected samples in memory, as an `OffsetMatrix`."""
         rows = self.uncorrected.rows
         return OffsetMatrix(rows.X, self.pairs.batch_of[rows.codes], self.offsets)
 

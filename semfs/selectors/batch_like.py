@@ -63,10 +63,10 @@ def warn_of_batch_like_clusters(
         if saved >= FOLLOWED and saved > best:
             best = saved
             found = (
-                f": the clusters of unlabeled samples follow {name!r}: the cluster alone "
-                f"tells its value for {share:.0%} of them (the most frequent value has "
-                f"{of_largest:.0%}). If these are batches, set it to {name!r}, which removes "
-                "the differences between them."
+                f": the clusters of unlabeled samples follow {name!r}. Guessing its value from the "
+                f"cluster is right for {share:.0%} of these samples, and {of_largest:.0%} have "
+                f"the most frequent value. If these are batches, set it to {name!r}, which "
+                "removes the differences between them."
             )
     if found:
         warn_user(ParameterWarning(parameter, found))
