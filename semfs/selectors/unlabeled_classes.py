@@ -162,7 +162,7 @@ def _warn_of_other_scale(seen: Moments, unlabeled: Moments) -> None:
 
 
 def weight_of_seen(n_samples: int, n_clusters: int) -> float:
-    """Return the weight of the seen classes relative to clusters of this many samples, at most 1."""
+    """Return the weight of the seen classes relative to the clusters, at most 1."""
     return max(SEEN_FLOOR, min(1.0, EQUAL_SAMPLES * n_clusters / n_samples))
 
 
