@@ -65,8 +65,8 @@ def warn_of_batch_like_clusters(
             found = (
                 f": the clusters of unlabeled samples follow {name!r}. Guessing its value from "
                 f"the cluster is right for {share:.0%} of these samples, and {of_largest:.0%} "
-                f"have the most frequent value. If these are batches, set it to {name!r}, which "
-                "removes the differences between them."
+                f"have the most frequent value. If these are batches, set it to {name!r}, "
+                "which removes the differences between them."
             )
     if found:
         warn_user(ParameterWarning(parameter, found))
