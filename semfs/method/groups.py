@@ -2,8 +2,8 @@
 
 The gain of a group g is tr(R_g' Δ_gg⁻¹ R_g) with Δ_gg = G_gg + γI − L_g L_g', the Schur
 complement of the selected features. It needs the Gram columns of the group. But Δ_gg − γI is
-positive semidefinite, so the gain is at most ‖R_g‖²/γ, which does not: columns are fetched only
-for groups whose bound exceeds the largest gain that is known.
+positive semidefinite, so the gain is at most ‖R_g‖²/γ, which needs no columns. Therefore
+columns are fetched only for groups whose bound exceeds the largest known gain.
 
 That bound is far too large if γ is small. So where there are many features, a group counts for
 no more than its features would gain one by one, Σ_j ‖R_j‖²/δ_j, which needs no Gram column
@@ -50,7 +50,7 @@ class GroupSearch(Search):
         rules: Sequence[Rule] = (),
         costs: Float64 | None = None,
     ) -> None:
-        """Begin with no feature selected; of forced features the whole groups are forced."""
+        """Start without features. The whole groups of forced features are forced."""
         self.unit_of = unit_of
         self.n_units = int(unit_of.max()) + 1
         self.n_groups = n_groups
@@ -71,7 +71,7 @@ class GroupSearch(Search):
     # ---- one step ----------------------------------------------------------------------
 
     def best(self, gains: Float64) -> int | None:
-        """Return the next feature of a group that has begun to enter, or the best group's."""
+        """Return the next feature of a group that is partly selected, or of the best group."""
         # Features enter one by one, as columns of the Cholesky factor. The gains of a group
         # add up to tr(R_g' Δ_gg⁻¹ R_g) in any order.
         waiting = self._begun() & ~self.is_selected
@@ -88,7 +88,7 @@ class GroupSearch(Search):
         return len(np.unique(self.unit_of[self.selected]))
 
     def _begun(self) -> Mask:
-        """Features (d,) of groups of which one has entered."""
+        """Return the features (d,) of groups of which one feature is selected."""
         begun = np.zeros(self.n_units, dtype=bool)
         begun[self.unit_of[self.is_selected]] = True
         return begun[self.unit_of]
@@ -110,7 +110,7 @@ class GroupSearch(Search):
         return None
 
     def _units(self, features: Mask) -> Mask:
-        """Groups (U,) all of whose features are in a mask (d,)."""
+        """Return the groups (U,) all of whose features are in a mask (d,)."""
         missing = np.bincount(self.unit_of[~features], minlength=self.n_units)
         return missing == 0
 
@@ -194,7 +194,7 @@ class GroupSearch(Search):
         return batch
 
     def _unit_gains(self, units: Indices) -> Float64:
-        """Decrease of J (n,) if each of some groups were selected next."""
+        """Return the decrease of J (n,) if each of some groups were selected next."""
         total = np.zeros(len(units))
         members = [self.members[unit] for unit in units.tolist()]
         for factor, blocks in zip(self.factors, self._blocks):
@@ -204,7 +204,7 @@ class GroupSearch(Search):
 
 
 def _block(cache: ColumnCache, features: Indices) -> Float64:
-    """G (s, s) among the features of a group."""
+    """Return G (s, s) among the features of a group."""
     return np.column_stack([cache[j][features] for j in features.tolist()])
 
 

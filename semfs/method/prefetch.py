@@ -1,4 +1,4 @@
-"""Prefetching: which Gram columns will forward selection need next?
+"""Prefetching: prediction of the Gram columns that forward selection will need next.
 
 A Gram column costs a pass over the data, and so do a hundred columns in one batch. Which
 features will be selected is not known beforehand, but it can be predicted well: run the same
@@ -30,7 +30,7 @@ TIE_EPS = 100.0
 
 
 def best_feature(gains: Float64, eps: float) -> int:
-    """Return the feature of largest gain (d,); of ties the first, whatever rounding did.
+    """Return the feature with the largest gain (d,), or the first one of (nearly) equal gains.
 
     The order in which samples were summed must not decide, so gains that are equal up to
     rounding errors count as equal.
@@ -66,7 +66,7 @@ def best_permitted(
 
 
 def per_cost(gains: Float64, costs: Float64 | None) -> Float64:
-    """Return gains (d,) per cost (d,); features that cost nothing come first, by their gain."""
+    """Return gains (d,) per cost (d,). Features that cost nothing come first, by gain."""
     if costs is None:
         return gains
     smallest = float(costs[costs > 0.0].min(initial=np.inf))
@@ -100,7 +100,7 @@ def predict_columns(
     costs: Float64 | None = None,
     rules: Sequence[Rule] = (),
 ) -> Mask:
-    """Return which of m features forward selection will probably ask for in its next steps.
+    """Return which of m features forward selection will probably need in its next steps.
 
     Parameters
     ----------

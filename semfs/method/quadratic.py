@@ -1,4 +1,4 @@
-"""What solvers are given and what they return: a quadratic form, and a solution."""
+"""The input and output of solvers: a quadratic form, and a solution."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Relaxed:
 
 @dataclass(frozen=True)
 class Solution:
-    """What a solver found.
+    """The result of a solver.
 
     Attributes
     ----------

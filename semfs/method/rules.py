@@ -26,7 +26,7 @@ class Rule:
     soft = False
 
     def allowed(self) -> Mask | None:
-        """Return the features (d,) that may be selected next; None if all may."""
+        """Return the features (d,) that may be selected next, or None if all may."""
         return None
 
     def permits(self, feature: int) -> bool:
@@ -34,7 +34,7 @@ class Rule:
         return True
 
     def entered(self, feature: int) -> None:
-        """Take note that a feature was selected."""
+        """Update the rule after a feature was selected."""
 
     def among(self, features: Indices) -> Rule | None:
         """Return the rule, from here on, for a search among some features (m,), or None.
@@ -59,7 +59,7 @@ class KeepFeasible(Rule):
         panel: Mask,
         unit_of: Indices | None = None,
     ) -> None:
-        """Begin with nothing selected.
+        """Start without features.
 
         ``panel`` (U,) satisfies the demands; ``unit_of`` (d,) is the unit of each feature, by
         default each is one by itself.
@@ -95,7 +95,7 @@ class KeepFeasible(Rule):
         return self._mask if self.unit_of is None else self._mask[self.unit_of]
 
     def _affordable(self) -> Mask:
-        """Units (U,) that fit into what is left of the limits."""
+        """Return the units (U,) that fit into the rest of the limits."""
         demands = self.demands
         room = demands.most - self._used
         scarce = self._most_used > room
@@ -229,7 +229,7 @@ class KeepFeasible(Rule):
         return worse
 
     def entered(self, feature: int) -> None:
-        """Take note of a feature; it is in the panel."""
+        """Update the rule after a feature of the panel was selected."""
         unit = self._unit(feature)
         if not self.chosen[unit]:
             self._used = self._used + self.demands.usage[:, unit]

@@ -26,7 +26,7 @@ COLUMNS_AT_ONCE = 16
 
 
 class Search:
-    """Features selected so far, the same for all quadratics; gains of the quadratics add up.
+    """The features selected so far. Gains of several quadratics are added.
 
     ``allowed`` (d,) marks the features that may be selected, ``forced`` (d,) those that are
     selected before all others. Near copies of selected features wait until all others are
@@ -209,7 +209,7 @@ class Search:
         return sorted([*missing, *others[priority[others] >= 0.0].tolist()])
 
     def _batch_size(self) -> int:
-        """Number of columns to fetch without a prediction."""
+        """Return the number of columns to fetch without a prediction."""
         n_needed = self.n_select - len(self.selected)
         least = self.fetch_sizes.least
         if not self._penalty_dominates:
@@ -225,7 +225,7 @@ class Search:
         return all(p.gamma > p.diag.mean() for p in self.quadratics)
 
     def _predicted(self, priority: Float64, j: int) -> Indices | None:
-        """Features that will probably be selected next; None without estimates of G."""
+        """Return features that will probably be selected next; None without estimates."""
         if j not in self._estimated:
             features = promising_features(
                 priority,
@@ -302,7 +302,7 @@ def _estimates(
     quadratics: Sequence[Quadratic],
     features: Indices,
 ) -> list[Floats] | None:
-    """Estimates of G among some features, one per quadratic; None unless all have one."""
+    """Return estimates of G among some features, one per quadratic, or None."""
     found = []
     for quadratic in quadratics:
         estimate = None if quadratic.estimate is None else quadratic.estimate(features)

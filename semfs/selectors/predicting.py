@@ -230,7 +230,7 @@ class PredictingSelector(RankingSelector):
         class_table : like `attributes`, optional
             Classes, as in `predict`; columns are in the order of the table.
         together : bool, default=False
-            Whether samples help each other, as in `predict_together`.
+            Whether to predict all samples together, as in `predict_together`.
         missing_features : {"error", "ignore"}, default="error"
             As in `predict`.
         batch : array-like of shape (n,) or str, optional
@@ -271,7 +271,7 @@ class PredictingSelector(RankingSelector):
             Mask of the samples to predict. By default all samples are predicted. The others do
             not influence the result and are not part of it.
         together : bool, default=False
-            Whether samples help each other, as in `predict_together`.
+            Whether to predict all samples together, as in `predict_together`.
         missing_features : {"error", "ignore"}, default="error"
             As in `predict`.
         unknown : label, optional
