@@ -302,7 +302,7 @@ def difference(value: float, sign: bool = False) -> str:
 
 
 def _verdict_text(ranking: Standings) -> str:
-    """Return what can be said about the best method, and which methods are not ranked."""
+    """Return the verdict on the best method, and a note on methods that are not ranked."""
     sentences = [VERDICTS[ranking.verdict]]
     if ranking.verdict == "unclear":
         shown = "; ".join(ranking.tied[:MOST_TIED])

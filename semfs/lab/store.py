@@ -72,7 +72,7 @@ class Job:
     params : mapping
         Parameters of the method, as JSON values.
     setting : mapping
-        What the experiment varies besides, for example ``{"ratio": 0.1}``.
+        Other settings that the experiment varies, for example ``{"ratio": 0.1}``.
     seed : int
     label : str
         Name of the method in tables and figures; by default ``method``.
