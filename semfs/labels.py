@@ -22,6 +22,10 @@ UNLABELED = -1
 #: Code of a sample that must not be used at all.
 LEFT_OUT = -2
 
+#: Classes with fewer samples than this are named in messages: little is known of them. spapros,
+#: too, names small types.
+FEW_SAMPLES = 5
+
 #: An array of labels (C,) or (n,): of numbers, of text, or of objects.
 LabelArray = npt.NDArray[Any]
 #: Codes (n,) in four bytes each: a million samples take four megabytes.

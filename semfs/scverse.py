@@ -23,7 +23,7 @@ from semfs.attributes.tables import AttributeTable
 from semfs.io.anndata import as_genes, view, warn_if_scaled
 from semfs.io.reader import NO_LABEL_TEXTS
 from semfs.io.write import of_genes
-from semfs.labels import UNLABELED, Labels
+from semfs.labels import FEW_SAMPLES, UNLABELED, Labels
 from semfs.rows import open_blocks
 from semfs.selectors.annotated import annotation_columns
 from semfs.selectors.batch_like import looks_like_batches, warn_of_batch_like_clusters
@@ -47,14 +47,6 @@ if TYPE_CHECKING:
     from semfs.io.anndata import GeneMatrix
 
 __all__ = ["annotate", "select_genes", "view"]
-
-#: Classes with fewer samples than this are named in a warning. spapros, too, names small types.
-FEW_SAMPLES = 5
-#: What becomes of classes that are left out because they have few samples.
-AS_UNSEEN = (
-    "then count as unseen classes: their levels are predicted, and no number of markers can be "
-    "promised for them"
-)
 
 
 def select_genes(
@@ -437,15 +429,19 @@ def without_rare_classes(
     if not len(rare):
         return labels
     shown = listed([f"{labels.classes[c]} ({counts[c]})" for c in rare])
-    found = f": {len(rare)} classes have fewer than {limit} samples: {shown}."
     if min_samples is None:
-        remedy = (
-            "Each counts as much as a large class. "
-            f"{parameter}={limit} leaves them out, and those that are described {AS_UNSEEN}."
+        message = (
+            f": {len(rare)} classes have fewer than {limit} samples: {shown}. Each counts as "
+            f"much as a large class. {parameter}={limit} leaves them out; those that are "
+            "described become unseen classes then, which predict may still assign."
         )
-        warn_user(ParameterWarning(parameter, f"{found} {remedy}"))
+        warn_user(ParameterWarning(parameter, message))
         return labels
-    message = f"{found} Their samples are not used. Those that are described {AS_UNSEEN}."
+    message = (
+        f": {len(rare)} classes have fewer than {limit} samples: {shown}. Their samples are "
+        "not used. Those that are described become unseen classes, which predict may still "
+        "assign."
+    )
     warn_user(ParameterWarning(parameter, message))
     return labels.leave_out([labels.classes[c] for c in rare])
 

@@ -224,6 +224,16 @@ def listed(items: Sequence[object], most: int = 5) -> str:
     return f"{shown} and {n_more} more" if n_more > 0 else shown
 
 
+def joined(names: Sequence[str]) -> str:
+    """Return names with commas between them, or with semicolons if names contain commas.
+
+    >>> joined(["B cell", "CD8-positive, alpha-beta T cell"])
+    'B cell; CD8-positive, alpha-beta T cell'
+    """
+    has_comma = any("," in name for name in names)
+    return ("; " if has_comma else ", ").join(names)
+
+
 def counted(n: int, noun: str) -> str:
     """Return a number of things, such as "1 feature" and "2 features"."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

@@ -428,9 +428,9 @@ def check_counts(reader: Reader, normalize: bool) -> None:
             warn_user(ParameterWarning("normalize", message))
         return
     if kind == "counts":
-        found = f"raw counts (whole numbers up to {values.max():.0f})"
+        found = f"raw counts (whole numbers such as {values.max():.0f})"
     elif kind == "unlogged":
-        found = f"values without a logarithm (up to {values.max():.0f})"
+        found = f"values without a logarithm (such as {values.max():.0f})"
     else:
         return
     message = (

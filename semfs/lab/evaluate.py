@@ -25,8 +25,7 @@ from semfs.lab.runner import KS, Protocol, make_runner
 from semfs.lab.splits import Splits, class_splits, random_splits
 from semfs.lab.store import Row, Store
 from semfs.lab.zero_shot import is_described
-from semfs.labels import similar_labels
-from semfs.scverse import FEW_SAMPLES
+from semfs.labels import FEW_SAMPLES, similar_labels
 from semfs.validation import listed
 
 if TYPE_CHECKING:

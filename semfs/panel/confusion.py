@@ -13,9 +13,9 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from semfs._typing import DataLike, Float64, LabelsLike
+from semfs.labels import FEW_SAMPLES
 from semfs.panel.detection import Counts
 from semfs.panel.samples import labeled_blocks
-from semfs.scverse import FEW_SAMPLES
 from semfs.selectors.gaussian_density import SHRINKAGE
 from semfs.selectors.linear import LinearSelector
 

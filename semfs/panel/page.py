@@ -8,8 +8,8 @@ import numpy as np
 
 from semfs._typing import Float64
 from semfs.lab.sections import Panel, Section, Table
+from semfs.labels import FEW_SAMPLES
 from semfs.panel.words import CELLS
-from semfs.scverse import FEW_SAMPLES
 from semfs.selectors.explanation import Explanation
 from semfs.selectors.rules.panel_rules import percent
 from semfs.selectors.rules.parameters import PANEL_RULES

@@ -17,6 +17,7 @@ from semfs.selectors.copies import SMALLEST_SIZE, near_copies, ratios, skipped_c
 from semfs.selectors.explanation import Explanation
 from semfs.selectors.stability import can_bootstrap, selection_counts, stability_table
 from semfs.system import import_optional
+from semfs.validation import joined
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -175,7 +176,7 @@ def _carried(row: Float64, names: Sequence[str], most: int = 3) -> str:
         if size[j] >= SHARE_OF_STRONGEST * size[order[0]]:
             sign = "+" if row[j] > 0 else "−"
             words.append(f"{sign} {names[j]}")
-    return ", ".join(words)
+    return joined(words)
 
 
 def _class_levels(moments: Moments | None, selected: Indices, n_classes: int) -> Float64:
@@ -207,7 +208,7 @@ def _separated(levels: Float64, classes: Sequence[str], most: int = 4) -> str:
     else:
         side = low
         text = "low in "
-    text += ", ".join(classes[c] for c in side[:most].tolist())
+    text += joined([classes[c] for c in side[:most].tolist()])
     if len(side) > most:
         text += f" and {len(side) - most} more"
     return text

@@ -57,10 +57,10 @@ class UnlabeledClasses:
         ``others`` names the classes of the other problems, each of which has weight 1.
         """
         if self.why_not_used:
-            return f"{self.n_samples} unlabeled samples: not used: {self.why_not_used}"
+            return f"{self.n_samples} samples, not used: {self.why_not_used}"
         share = self.weight / (self.weight + n_other_problems)
         text = (
-            f"{self.n_samples} unlabeled samples: grouped into {self.n_clusters} clusters, "
+            f"{self.n_samples} samples, grouped into {self.n_clusters} clusters, "
             f"which carry {100 * share:.0f} % of the weight; {others} carry "
             f"{100 * (1 - share):.0f} %"
         )

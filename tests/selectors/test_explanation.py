@@ -11,6 +11,7 @@ from report_rows import nasty_explanation
 from problems import OLD_DEFAULTS, make_problem
 from semfs import Moments, SemFS, SemFSCV, load, save
 from semfs.datasets import load_sample
+from semfs.selectors.explaining import _carried, _separated
 from semfs.selectors.stability import selection_counts
 
 
@@ -256,3 +257,11 @@ def test_without_bootstraps_there_is_nothing_to_draw(cells):
     pytest.importorskip("matplotlib")
     with pytest.raises(ValueError, match="no bootstraps"):
         cells[0].explain(n_bootstraps=0).plot_stability()
+
+
+def test_reasons_separate_names_with_commas_by_semicolons():
+    levels = np.array([3.0, 2.9, 0.0, 0.1, 0.2])
+    classes = ["CD8-positive, alpha-beta T cell", "B cell", "a", "b", "c"]
+    assert _separated(levels, classes) == "high in CD8-positive, alpha-beta T cell; B cell"
+    assert _separated(levels, ["T cell", *classes[1:]]) == "high in T cell, B cell"
+    assert _carried(levels[:2], classes[:2]) == f"+ {classes[0]}; + B cell"

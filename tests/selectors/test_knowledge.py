@@ -115,7 +115,7 @@ def test_new_classes_and_their_number_are_found():
     # 160 samples of 4 clusters would weigh 160 / (5 * 4) times as much as the seen classes, but
     # these weigh at least 0.15 of the clusters
     assert selector.knowledge_["unlabeled samples"] == (
-        "160 unlabeled samples: grouped into 4 clusters, which carry 87 % of the weight; "
+        "160 samples, grouped into 4 clusters, which carry 87 % of the weight; "
         "the 8 seen classes carry 13 %"
     )
     assert SemFS(5, n_new_classes=7).fit(X, y, X_unlabeled=X_new).n_new_classes_ == 7
@@ -257,7 +257,7 @@ def test_unlabeled_samples_that_do_not_differ_are_not_used():
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         found = SemFS(3).fit(X, y, X_unlabeled=np.repeat(X[:1], 50, axis=0))
-    assert "50 unlabeled samples: not used" in found.knowledge_["unlabeled samples"]
+    assert "50 samples, not used" in found.knowledge_["unlabeled samples"]
     assert found.unused_ == ["unlabeled samples"]
     assert found.n_new_classes_ == 0
     assert_same_fit(found, SemFS(3).fit(X, y))

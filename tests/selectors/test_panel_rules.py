@@ -1,6 +1,7 @@
 """Rules of a panel in SemFS: parameters, refusals, reports, and data in all forms."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from problems import make_described_problem, make_problem
 from semfs import SemFS, SemFSCV, load, save
 from semfs.datasets import load_sample
+from semfs.method.quadratic import Relaxed
 from semfs.panel.words import CELLS
 from semfs.selectors.rules.feature_values import feature_costs
+from semfs.selectors.rules.panel_rules import PanelRules
 from semfs.validation import ParameterError, ParameterWarning
 
 FITTED = ("scores_", "order_", "support_", "coef_", "intercept_", "objective_", "within_")
@@ -662,3 +665,27 @@ def test_prices_of_groups_need_groups(planted):
     X, y = planted
     with pytest.raises(ParameterError, match=r"got shape \(4,\). Costs of groups need groups"):
         SemFS(2, costs=[1.0, 2.0, 3.0, 4.0], budget=3.0).fit(X, y)
+
+
+def test_markers_of_classes_with_few_samples_are_called_uncertain(planted):
+    X, y = planted
+    kept = np.flatnonzero((y != 2) | (np.arange(200) % 20 == 0))  # two samples of class 2
+    found = SemFS(8, min_per_class=1).fit(X[kept], y[kept])
+    sentence = next(text for text in found.rules_ if text.startswith("min_per_class"))
+    assert "(1 asked for), which is uncertain for classes with fewer than 5 samples: 2 (2)" in (
+        sentence
+    )
+    found = SemFS(8, min_per_class=1).fit(X, y)
+    assert not any("uncertain" in text for text in found.rules_)
+
+
+def test_a_gain_that_nobody_would_notice_is_not_given_in_numbers():
+    rules = PanelRules(None, None, {}, np.zeros(0, dtype=int), None)
+    texts = {}
+    for decrease in (5.0 + 1e-5, 5.5):
+        solution = SimpleNamespace(
+            objective=[5.0], objective_start=10.0, relaxed={"budget": Relaxed(decrease, None)}
+        )
+        texts[decrease] = rules._with_cost("budget", "spent", solution)
+    assert texts[5.0 + 1e-5].endswith("Without the limit the fit would be hardly any better.")
+    assert texts[5.5].endswith("Without the limit the fit would be at least 10.0 % better.")

@@ -10,6 +10,7 @@ import numpy as np
 
 from semfs._typing import Float64, Indices, Label, Mask
 from semfs.feature_names import feature_name
+from semfs.labels import FEW_SAMPLES
 from semfs.method.panel import Panel
 from semfs.method.quadratic import Relaxed, Solution
 from semfs.selectors.rules.class_levels import ClassLevels
@@ -133,7 +134,10 @@ class PanelRules:
         if without <= 1e-9 * J:
             # what is left of it is rounding: there is no share of it
             return f"{rule}: {text}. Without {name} the fit would be nearly perfect."
-        better = f"Without {name} the fit would be at least {percent(1.0 - without / J)} better"
+        share = 1.0 - without / J
+        # Less than 0.1 % is no difference that a user could notice.
+        gain = "hardly any" if share < 0.001 else f"at least {percent(share)}"
+        better = f"Without {name} the fit would be {gain} better"
         if rule in self.ruled_out:
             better += self._entered(rule, relaxed)
         return f"{rule}: {text}. {better}."
@@ -154,6 +158,7 @@ class PanelRules:
         counts = self.levels.markers(np.flatnonzero(selected)).sum(axis=1)
         fewest = int(counts[: self.levels.n_seen].min())
         text = f"every seen class has {fewest} markers or more ({self.min_per_class} asked for)"
+        text += self._small_classes()
         if not self.not_marked:
             return text
         # all are named: these are the classes that a panel may miss
@@ -162,6 +167,21 @@ class PanelRules:
         return (
             f"{text}; by predicted means there are not so many of {len(self.not_marked)} "
             f"unseen {classes}: {shown}"
+        )
+
+    def _small_classes(self) -> str:
+        """Return a text on seen classes whose markers are uncertain: they have few samples."""
+        counts = self.levels.moments.counts
+        # With sample weights the numbers of samples are not known.
+        if (counts != np.floor(counts)).any():
+            return ""
+        small = np.flatnonzero(counts < FEW_SAMPLES).tolist()
+        if not small:
+            return ""
+        names = [f"{self.levels.classes[c]} ({counts[c]:.0f})" for c in small]
+        return (
+            f", which is uncertain for classes with fewer than {FEW_SAMPLES} samples: "
+            f"{listed(names)}"
         )
 
     def _fullest(self, selected: Mask) -> str:
