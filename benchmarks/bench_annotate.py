@@ -88,7 +88,7 @@ def name_backed(place: Path) -> None:
     from semfs.scverse import annotate
 
     cells = anndata.read_h5ad(place / "cells.h5ad", backed="r")
-    annotate(cells, semfs.load(place / "panel.npz"))
+    annotate(cells, semfs.load(place / "panel.npz"), together=True)
 
 
 MEASURED: dict[str, Callable[[Path], None]] = {

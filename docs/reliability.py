@@ -125,9 +125,14 @@ def two_files_table(found: dict) -> str:
             row["together"],
             row["all compete alone, new"],
             row["all compete alone, seen"],
+            row["all compete together, new"],
+            row["all compete together, seen"],
         ]
         rows.append(" | ".join([words, str(k), *(f"{cell[0]:.2f}" for cell in cells)]))
-    head = "descriptions | genes | alone: | together: | all compete, unseen: | seen:"
+    head = (
+        "descriptions | genes | alone: | together: | all compete, alone, unseen: | seen: | "
+        "together, unseen: | seen:"
+    )
     return "\n".join([*table(head, rows), "", _bounds_sentences(found), ""])
 
 

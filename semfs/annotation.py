@@ -77,8 +77,8 @@ def predict_file(
         Whether to predict samples together (see `SemFS.predict_together`).
     unknown_rate : float, optional
         If given, samples that are far from all classes are labeled "unknown". The value is the
-        share of samples of seen classes that are labeled so by mistake. By default every sample
-        gets a class.
+        share of samples of seen classes that are labeled so by mistake. It holds for samples
+        like those of the fit. By default every sample gets a class.
     missing_features : {"error", "ignore"}, default="error"
         What to do if the data lack selected features, as in `SemFS.predict`.
     layer : str, optional

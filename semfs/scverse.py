@@ -179,7 +179,7 @@ def annotate(
     adata: AnnData | GeneMatrix,
     selector: LinearSelector,
     table: AttributesLike | PathLike | None = None,
-    together: bool = True,
+    together: bool = False,
     key_added: str = "semfs",
     *,
     groupby: str | None = None,
@@ -205,12 +205,11 @@ def annotate(
     table : DataFrame, mapping or path, optional
         Descriptions of the possible types. By default these are all types that the selector
         knows: the seen types and the unseen types with descriptions.
-    together : bool, default=True
-        Whether the cells are named together (see `semfs.SemFS.predict_together`). The default
-        suits the cells of one new sample with many cells of each type. If some cells have
-        labels already, give `groupby`. If there are few cells, use False. (`semfs predict`
-        names each cell alone by default, because the cells of a file may come from several
-        samples.)
+    together : bool, default=False
+        Whether the cells are named together (see `semfs.SemFS.predict_together`). True suits
+        the cells of one new sample with many cells of each type that come from where those of
+        the fit come from, or for which only unseen types are possible. If some cells have
+        labels already, give `groupby`.
     key_added : str, default="semfs"
         Prefix of the names of the results.
     groupby : str, optional
@@ -221,7 +220,9 @@ def annotate(
         were part of the fit are removed. Cells of other batches are not corrected.
     unknown_rate : float, optional
         Label cells that are far from all types "unknown". The value is the share of cells of
-        seen types that get this label by mistake. By default every cell gets a type.
+        seen types that get this label by mistake. It holds for cells like those of the fit.
+        Of cells from elsewhere, such as another laboratory, many more may get it. By default
+        every cell gets a type.
     missing_features : {"ignore", "error"}, default="ignore"
         What to do if ``adata`` lacks selected genes: "ignore" warns and leaves these genes out,
         and "error" raises an error. (For `semfs predict`, "error" is the default, because
@@ -245,7 +246,7 @@ def annotate(
     AnnData or None
         None, or the copy if ``copy=True``. The columns ``semfs_class``, ``semfs_probability``,
         ``semfs_second`` (the second most likely type) and ``semfs_second_probability`` are
-        added to ``obs``.
+        added to ``obs``. Probabilities are calibrated for cells like those of the fit.
 
     Examples
     --------
@@ -283,6 +284,7 @@ def annotate(
         missing_features=missing_features,
         given=None if groupby is None else ("groupby", genes.labels(groupby)),
         batch=("batch_key", None if batch_key is None else genes.labels(batch_key)),
+        table_parameter="table",
     )
     for name, values in columns.items():
         is_text = values.dtype.kind == "O"

@@ -635,7 +635,9 @@ def annotated_cells(**options):
 def test_annotate_adds_types_and_probabilities():
     selector, lung, cells, _ = annotated_cells()
     assert annotate(cells, selector) is None
-    assert_array_equal(cells.obs["semfs_class"].astype(str), selector.predict_together(cells))
+    assert_array_equal(cells.obs["semfs_class"].astype(str), selector.predict(cells))
+    annotate(cells, selector, together=True, key_added="joint")
+    assert_array_equal(cells.obs["joint_class"].astype(str), selector.predict_together(cells))
     assert cells.obs["semfs_probability"].between(0, 1).all()
     assert not (cells.obs["semfs_class"].astype(str) == cells.obs["semfs_second"]).any()
     table = lung.attributes.loc[lung.unseen]
@@ -659,6 +661,45 @@ def test_annotate_writes_into_the_object_of_a_view():
         annotate(view(adata, use_raw=True), selector, layer="double")
     with pytest.raises(TypeError, match="annotate needs an AnnData object, got ndarray"):
         annotate(np.zeros((2, 2)), selector)
+
+
+def warnings_of(function):
+    """The warnings of a call, as one text."""
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        function()
+    return "\n".join(str(warning.message) for warning in caught)
+
+
+def test_many_cells_of_unseen_types_and_low_probabilities_are_noticed():
+    selector, lung, cells, _ = annotated_cells()
+    found = warnings_of(lambda: annotate(cells, selector))
+    n_unseen = int(cells.obs["semfs_class"].isin(lung.unseen).sum())
+    expected = f"table: {n_unseen} of {len(cells)} samples got one of the 7 unseen classes"
+    assert expected in found
+    cells.X = np.tile(cells.X.mean(axis=0), (len(cells), 1))
+    found = warnings_of(lambda: annotate(cells, selector))
+    mean = cells.obs["semfs_probability"].mean()
+    assert f"the mean probability of the names is {mean:.2f}" in found
+    # all are meant to be unseen, or none can be
+    for labels in (lung.unseen, lung.seen):
+        table = lung.attributes.loc[labels]
+        found = warnings_of(lambda: annotate(cells, selector, table))  # noqa: B023
+        assert "unseen classes, which" not in found
+
+
+def test_many_unknown_cells_are_noticed():
+    selector, lung, cells, _ = annotated_cells()
+    rate = 0.02
+    cells.X = cells.X + 3.0
+    found = warnings_of(lambda: annotate(cells, selector, unknown_rate=rate))
+    share = (cells.obs["semfs_class"] == "unknown").mean()
+    assert share > 3 * rate
+    assert f"unknown_rate: {share:.0%} of the samples are 'unknown', but 2%" in found
+    X = lung.split()[0]
+    atlas = anndata.AnnData(X, var=cells.var)
+    assert "unknown_rate" not in warnings_of(
+        lambda: annotate(atlas, selector, lung.attributes.loc[lung.seen], unknown_rate=rate)
+    )
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -35,8 +35,8 @@ print(*selector.get_feature_names_out()[:10])
 # together is better. With few cells of similar types, as here, either may win.
 
 new_types = lung.attributes.loc[lung.unseen]
-annotate(sample, selector, new_types, together=False, key_added="alone")
-annotate(sample, selector, new_types, key_added="together")
+annotate(sample, selector, new_types, key_added="alone")
+annotate(sample, selector, new_types, together=True, key_added="together")
 for key in ("alone", "together"):
     accuracy = balanced_accuracy_score(y_new, sample.obs[f"{key}_class"].astype(str))
     print(f"{key}: {accuracy:.2f} of the cells of a type are right")
@@ -60,7 +60,7 @@ axes.set_title("Share of the cells of each type by predicted type")
 # Without a table, all nineteen types compete. Seen types would win too often, because more is known about
 # them. A bias that was learned from the atlas alone corrects this.
 
-annotate(sample, selector)
+annotate(sample, selector, together=True)
 print(f"bias {selector.bias_:.1f}")
 print(
     (sample.obs["semfs_class"].astype(str) == y_new).mean().round(2), "of all cells are right"

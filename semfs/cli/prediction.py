@@ -11,9 +11,15 @@ from semfs.cli.options import DATA, NO_LABEL, Layer, Names, existing, given, wor
 from semfs.io.safety import check_apart
 
 SELECTOR = "A selector that `semfs select --save` or semfs.save wrote."
-TABLE = "Attribute table of the possible classes. Default: all classes that the selector knows."
+TABLE = (
+    "Attribute table of the possible classes. Default: all classes "
+    "that the selector knows, both those with samples in the fit and "
+    "those that are only described."
+)
 TOGETHER = (
-    "Let samples help each other, which is for many samples of each class that all need names. "
+    "Let samples help each other, which is for many samples of each "
+    "class that all need names and come from where those of the fit "
+    "come from, or for which only unseen classes are possible (--table). "
     "If others have labels already, give --label as well."
 )
 EXISTING_LABELS = (
@@ -26,11 +32,14 @@ BATCH_TO_REMOVE = (
 )
 UNKNOWN = (
     "Label samples that are far from all classes 'unknown'. "
-    "The value is the share of samples of seen classes that get this label by mistake."
+    "The value is the share of samples of seen classes that get this "
+    "label by mistake. It holds for samples like those of the fit; of "
+    "others, such as those of another laboratory, many more may get it."
 )
 NORMALIZE = (
-    "'auto' does what the fit did. If the fit normalized counts, it refuses values that are "
-    "plainly not counts. 'log1p' normalizes counts, and 'none' takes the values as they are."
+    "'auto' does what the fit did. If the fit normalized counts, it "
+    "refuses values that are plainly not counts. 'log1p' normalizes "
+    "counts, and 'none' takes the values as they are."
 )
 GENE_SYMBOLS = (
     "Column of var in H5AD and Zarr with the names that features had in the fit, such as gene "
@@ -75,6 +84,9 @@ class Prediction:
 def predict(options: Prediction) -> None:
     """Predict the class of each sample of a file, its probability, and the next best class.
 
+    Probabilities are calibrated for samples like those of the fit. Which classes compete
+    matters most, so restrict them with `--table` if you can.
+
     The data are normalized like those that the selector was fitted to; data that are
     normalized already need `--normalize none`. With `--label COLUMN`,
     only samples without a label in this column are named.
@@ -85,6 +97,7 @@ def predict(options: Prediction) -> None:
     from semfs.annotation import predict_file
     from semfs.attributes import read_attributes
     from semfs.io.reader import NO_LABEL_TEXTS
+    from semfs.selectors.annotated import UNKNOWN_CLASS, Competitors
 
     check_apart((options.out,), (options.selector, options.table, options.label))
     replaced = existing([options.out])
@@ -112,12 +125,29 @@ def predict(options: Prediction) -> None:
     )
     # labels that samples had already come without a probability
     named = frame.loc[frame["probability"].notna(), "class"]
-    counts = named.value_counts()
+    classes = Competitors.of(selector, table)
+    counts = named[named != UNKNOWN_CLASS].value_counts()
     shown = ", ".join(f"{name} {count}" for name, count in counts.head(5).items())
-    show(f"Assigned {len(named)} samples to {len(counts)} classes. Most frequent: {shown}")
+    show(f"Possible classes: {_kinds_of_classes(len(classes.seen), len(classes.unseen))}.")
+    show(f"Assigned {counts.sum()} samples to {len(counts)} classes. Most frequent: {shown}")
+    if classes.seen and classes.unseen:
+        n_unseen = counts[counts.index.isin(classes.unseen)].sum()
+        show(f"{n_unseen} of them were assigned to classes that are only described.")
+    if options.unknown is not None:
+        n_unknown = int((named == UNKNOWN_CLASS).sum())
+        show(f"{n_unknown} samples are {UNKNOWN_CLASS}.")
     if len(named) < len(frame):
         show(f"{len(frame) - len(named)} samples kept the label they had.")
     show_written([options.out], replaced)
+
+
+def _kinds_of_classes(n_seen: int, n_unseen: int) -> str:
+    """Return how many classes of each kind compete, and how to change that."""
+    seen = f"{n_seen} with samples in the fit"
+    unseen = f"{n_unseen} that are only described"
+    if not n_seen:
+        return unseen
+    return f"{seen} and {unseen} (--table restricts them)" if n_unseen else seen
 
 
 def transform(

@@ -5,14 +5,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from semfs._typing import AttributesLike
+from semfs.attributes import AttributeTable
 from semfs.labels import Labels
 from semfs.selectors.linear import LinearSelector
 from semfs.validation import ParameterError, ParameterWarning, listed, warn_user
+
+#: The class of samples that are far from all classes.
+UNKNOWN_CLASS = "unknown"
+#: A warning says that unseen classes got more than this share of the samples.
+LARGE_SHARE = 1 / 3
+#: A warning says that the mean probability of the names is below this: most may be wrong.
+LOW_PROBABILITY = 0.5
+#: A warning says that this many times the share of "unknown" that was asked for was refused …
+MANY_TIMES = 3.0
+#: … if it is not chance: expected numbers vary by their square root, here times three.
+LARGEST_CHANCE = 3.0
 
 
 def annotation_columns(
@@ -25,16 +38,19 @@ def annotation_columns(
     missing_features: str,
     given: tuple[str, Labels] | None = None,
     batch: tuple[str, Labels | None] = ("batch", None),
+    table_parameter: str = "class_table",
 ) -> dict[str, np.ndarray]:
     """Return columns (n,) with class, probability and second class of samples X (n, d).
 
     Class names are text. If a rate is given, samples far from all classes get the class
     "unknown". Samples with a label in ``given`` keep it, and only the others are predicted.
-    ``given`` and ``batch`` are pairs of values and the name of the parameter they come from.
+    ``given`` and ``batch`` are pairs of values and the name of the parameter they come from,
+    and ``table_parameter`` is the name of that of the table. Warnings say if many samples got
+    unseen classes or no class, or if the names are uncertain.
     """
     refusal: dict[str, Any] = {}
     if unknown_rate is not None:
-        refusal = {"unknown": "unknown", "unknown_rate": unknown_rate}
+        refusal = {"unknown": UNKNOWN_CLASS, "unknown_rate": unknown_rate}
     rows = None if given is None else _rows_to_name(*given)
     batch_parameter, batches = batch
     _warn_of_batches(selector, batch_parameter, batches)
@@ -53,11 +69,89 @@ def annotation_columns(
     if labels.shape[1] > 1:
         found["second"] = _texts(labels[:, 1])
         found["second_probability"] = shares[:, 1]
+    _warn_of_uncertain_names(selector, class_table, found, table_parameter)
+    if unknown_rate is not None:
+        _warn_of_refusals(found["class"], unknown_rate)
     if given is None or rows is None:
         return found
     columns = {name: _spread(values, rows) for name, values in found.items()}
     columns["class"][~rows] = _texts(given[1].array()[~rows])
     return columns
+
+
+@dataclass(frozen=True)
+class Competitors:
+    """The classes that predictions decide among, as text."""
+
+    seen: frozenset[str]  # with samples in the fit
+    unseen: frozenset[str]  # that are only described
+
+    @classmethod
+    def of(cls, selector: LinearSelector, class_table: AttributesLike | None) -> Competitors:
+        """Return the classes of a table, by default all that the selector knows."""
+        known = frozenset(_texts(selector.class_table_.classes))
+        if class_table is not None:
+            table = AttributeTable.from_any(class_table)
+            given = frozenset(_texts(table.classes))
+            return cls(known & given, given - known)
+        described = selector.new_table_
+        if described is None:
+            return cls(known, frozenset())
+        return cls(known, frozenset(_texts(described.classes)))
+
+
+def _warn_of_uncertain_names(
+    selector: LinearSelector,
+    class_table: AttributesLike | None,
+    found: dict[str, np.ndarray],
+    parameter: str,
+) -> None:
+    """Warn if unseen classes got many samples, or if probabilities are low."""
+    named = found["class"] != UNKNOWN_CLASS
+    n_named = int(named.sum())
+    if not n_named:
+        return
+    remedy = "If some of these classes are not possible, give a table of the possible ones."
+    classes = Competitors.of(selector, class_table)
+    are_unseen = np.isin(found["class"][named], list(classes.unseen))
+    n_unseen = int(are_unseen.sum())
+    # without seen competitors all samples are meant to get unseen classes
+    if classes.seen and n_unseen > LARGE_SHARE * n_named:
+        message = (
+            f": {n_unseen} of {n_named} samples got one of the "
+            f"{len(classes.unseen)} unseen classes, which are only "
+            f"described, beside {len(classes.seen)} seen classes. "
+            "If the samples are not like those of the fit (another "
+            f"laboratory), unseen classes get too many. {remedy}"
+        )
+        warn_user(ParameterWarning(parameter, message))
+    probability = float(found["probability"][named].mean())
+    if probability < LOW_PROBABILITY:
+        message = (
+            f": the mean probability of the names is {probability:.2f}, "
+            f"so that many are uncertain. {remedy} "
+            "Or look at the second most likely class, too."
+        )
+        warn_user(ParameterWarning(parameter, message))
+
+
+def _warn_of_refusals(names: np.ndarray, rate: float) -> None:
+    """Warn if several times as many samples are unknown as the rate says."""
+    n = len(names)
+    n_refused = int((names == UNKNOWN_CLASS).sum())
+    expected = rate * n
+    if n_refused <= MANY_TIMES * expected:
+        return
+    if n_refused <= expected + LARGEST_CHANCE * np.sqrt(expected):
+        return
+    message = (
+        f": {n_refused / n:.0%} of the samples are {UNKNOWN_CLASS!r}, "
+        f"but {rate:.0%} was asked for, which holds for samples of "
+        "seen classes that are like those of the fit. These samples "
+        "either belong to other classes or differ otherwise, as those "
+        "of another laboratory do. A smaller value labels fewer of them so."
+    )
+    warn_user(ParameterWarning("unknown_rate", message))
 
 
 def _rows_to_name(parameter: str, labels: Labels) -> np.ndarray:

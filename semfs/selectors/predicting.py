@@ -148,8 +148,8 @@ class PredictingSelector(RankingSelector):
             The label of samples that belong to none of the classes. By default every sample
             gets its most likely class.
         unknown_rate : float, default=0.05
-            The share of samples of *seen* classes that are wrongly labeled as unknown. Used
-            only if ``unknown`` is given.
+            The share of samples of *seen* classes that are wrongly labeled as unknown. It holds
+            for samples like those of the fit. Used only if ``unknown`` is given.
         batch : array-like of shape (n,) or str, optional
             Batch of each sample, as in `fit`. Offsets of batches that were part of the fit are
             removed. Samples of other batches are not corrected.
@@ -219,7 +219,9 @@ class PredictingSelector(RankingSelector):
         """Return the probability (n, n_classes) of each class, one row per sample.
 
         The temperature of the probabilities is chosen on folds in which seen classes are
-        treated as unseen. On some data, the probabilities are too close to 0 and 1, mostly with
+        treated as unseen, so probabilities are calibrated for samples like those of the fit.
+        For other samples, such as those of another laboratory, they tell less. On some data,
+        the probabilities are too close to 0 and 1, mostly with
         ``together``. The page "How much does each source of information help?" of the
         documentation shows calibration errors on six data sets.
 

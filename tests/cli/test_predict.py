@@ -44,10 +44,14 @@ def test_two_commands_name_the_samples_of_a_file(files, tmp_path):
     done = run("predict", folder / "panel.npz", folder / "new.parquet", "-o", out)
     assert done.exit_code == 0, done.output
     assert f"Assigned {len(yu)} samples" in done.output
+    message = " ".join(done.output.split())
+    assert "12 with samples in the fit and 7 that are only described (--table" in message
     table = pd.read_csv(out)
     selector = load(folder / "panel.npz")
     labels, shares = selector.predict_top(folder / "new.parquet")
     assert_array_equal(table["class"], labels[:, 0])
+    n_unseen = (~table["class"].isin(selector.classes_)).sum()
+    assert f"{n_unseen} of them were assigned to classes that are only described" in message
     assert_array_equal(table["second"], labels[:, 1])
     np.testing.assert_allclose(table["probability"], shares[:, 0], rtol=1e-6)
 
@@ -68,7 +72,10 @@ def test_options_choose_classes_samples_together_and_refusals(files, tmp_path):
         "predict", folder / "panel.npz", folder / "new.parquet", "--unknown", 0.3, "-o", out
     )
     assert done.exit_code == 0, done.output
-    assert (pd.read_parquet(out)["class"] == "unknown").any()
+    n_unknown = (pd.read_parquet(out)["class"] == "unknown").sum()
+    assert n_unknown > 0
+    assert f"{n_unknown} samples are unknown" in done.output
+    assert f"Assigned {len(yu) - n_unknown} samples" in done.output
 
 
 @pytest.fixture(scope="module")
