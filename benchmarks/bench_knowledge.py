@@ -2,22 +2,22 @@
 
     python benchmarks/bench_knowledge.py --data DIR            # DIR holds the .npz files below
     python benchmarks/bench_knowledge.py --data DIR --choose   # settings of unlabeled samples
+    python benchmarks/bench_knowledge.py --data DIR --groups   # groups of clusters, or none
     python benchmarks/bench_knowledge.py --data DIR --confirm  # old defaults against new
     python benchmarks/bench_knowledge.py --data DIR --confirm --old-package COPY
-    python benchmarks/bench_knowledge.py --data DIR --finalist  # the best other setting found
 
 Every method ranks the features of random class splits, and is judged twice for each number k
 of features: by K-means on samples of unseen classes (ACC and NMI), and by 5 nearest neighbors
 on held-out samples of the seen classes (balanced accuracy). Methods that see unlabeled
 samples have rivals that see the same ones. Series of splits are drawn independently: "evidence"
-compares with rivals, ``--choose`` draws "choosing", and ``--confirm`` draws "evidence-2", which
-had not been drawn when the defaults were chosen. ``--old-package`` names the folder of an
-earlier copy of the source, whose SemFS is run on the same splits at its own defaults.
-``--finalist`` draws "evidence-3" for the setting that was best on splits of its own.
+compares with rivals, ``--choose`` draws "choosing", ``--groups`` draws "choosing-4", and
+``--confirm`` draws "evidence-4", which had not been drawn when the defaults were chosen.
+``--old-package`` names the folder of an earlier copy of the source, whose SemFS is run on the
+same splits at its own defaults.
 
 Finished (data set, split) pairs are kept in ``--cache``; the same command continues. Writes one
 row per data set, split, method and k to benchmarks/results/knowledge.json (defaults.json,
-confirmed.json, finalist.json); docs/benchmark_tables.py makes the tables.
+groups.json, confirmed.json); docs/benchmark_tables.py makes the tables.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ N_SPLITS = 10
 #: those that the chosen defaults are confirmed on.
 EVIDENCE = "evidence"
 CHOOSING = "choosing"
-CONFIRMING = "evidence-2"
-FINAL = "evidence-3"
+GROUPS = "choosing-4"
+CONFIRMING = "evidence-4"
 DATA["CUB"] = ("cub_vgg_fc7_4096", 50)
 #: Samples per seen and per unseen class, by data set.
 DATA_SETS = {
@@ -138,8 +138,8 @@ def semfs(unlabeled: bool = False, constants: Mapping[str, float] | None = None)
 
 #: Parameters of the first version, and constants that it lacked or had otherwise.
 OLD = {"gamma": 10.0, "penalty_scale": "gram", "label_weight": 0.0, "max_correlation": None}
-NO_FLOOR = {"SEEN_FLOOR": 0.0}
-QUARTER = {"SEEN_FLOOR": 0.25}
+ONE_LEVEL = {"GROUPS_PER_CLUSTER": 1.0, "EQUAL_SAMPLES": 5.0}
+NO_FLOOR = {"SEEN_FLOOR": 0.0} | ONE_LEVEL
 
 LABELED_RIVALS: dict[str, Method] = {
     "Random": on_labeled(rivals.random_order),
@@ -184,37 +184,48 @@ STANDARDIZED: dict[str, Method] = {
     **{name: SEMFS[name] for name in ("SemFS, described", "SemFS, unlabeled")},
     **OLD_DEFAULTS,
 }
-#: Settings of unlabeled samples that are compared on the choosing splits.
+CLUSTERS_ALONE = semfs(unlabeled=True, constants=ONE_LEVEL)()
+
+
+def floor(weight: float, penalty: float = 0.1, **parameters: Any) -> Method:
+    """Clusters alone, with another smallest weight of the seen classes."""
+    constants = ONE_LEVEL | {"SEEN_FLOOR": weight, "CLUSTER_PENALTY": penalty}
+    return semfs(unlabeled=True, constants=constants)(**parameters)
+
+
+#: Settings of unlabeled samples that are compared on the choosing splits, before there were
+#: groups of clusters.
 CHOICES: dict[str, Method] = {
-    "SemFS, unlabeled": semfs(unlabeled=True)(),
+    "SemFS, unlabeled": CLUSTERS_ALONE,
     "SemFS, described": semfs()(),
     **OLD_DEFAULTS,
-    "floor 0.25": semfs(unlabeled=True, constants=QUARTER)(),
-    "floor 0.2": semfs(unlabeled=True, constants={"SEEN_FLOOR": 0.2})(),
-    "floor 0.1": semfs(unlabeled=True, constants={"SEEN_FLOOR": 0.1})(),
-    "floor 0.25, cluster penalty 0.2": semfs(
-        unlabeled=True, constants=QUARTER | {"CLUSTER_PENALTY": 0.2}
-    )(),
-    "floor 0.25, cluster penalty 0.05": semfs(
-        unlabeled=True, constants=QUARTER | {"CLUSTER_PENALTY": 0.05}
-    )(),
-    "floor 0.25, number of classes known": semfs(unlabeled=True, constants=QUARTER)(
-        n_new_classes="table"
-    ),
+    "floor 0.25": floor(0.25),
+    "floor 0.2": floor(0.2),
+    "floor 0.1": floor(0.1),
+    "floor 0.25, cluster penalty 0.2": floor(0.25, 0.2),
+    "floor 0.25, cluster penalty 0.05": floor(0.25, 0.05),
+    "floor 0.25, number of classes known": floor(0.25, n_new_classes="table"),
 }
-#: The setting that looked best on "choosing-3", against the defaults.
-FINALIST: dict[str, Method] = {
+#: Groups of clusters or none, and the weight of the seen classes.
+GROUP_CHOICES: dict[str, Method] = {
     "SemFS, unlabeled": semfs(unlabeled=True)(),
-    "seen classes as 10 samples of each cluster": semfs(
-        unlabeled=True, constants={"EQUAL_SAMPLES": 10.0}
+    "clusters alone, 5 samples": CLUSTERS_ALONE,
+    "clusters alone, 10 samples": semfs(
+        unlabeled=True, constants={"GROUPS_PER_CLUSTER": 1.0}
     )(),
+    "groups as well, 5 samples": semfs(unlabeled=True, constants={"EQUAL_SAMPLES": 5.0})(),
+}
+#: What is confirmed: the defaults against old ones, and against clusters without groups.
+CONFIRMED: dict[str, Method] = {
+    **STANDARDIZED,
+    "clusters alone, unlabeled": CLUSTERS_ALONE,
 }
 #: Methods of each series of splits, by columns.
 METHODS: dict[str, dict[str, dict[str, Method]]] = {
     EVIDENCE: {"raw": RAW, "standardized": STANDARDIZED},
     CHOOSING: dict.fromkeys(COLUMNS, CHOICES),
-    CONFIRMING: dict.fromkeys(COLUMNS, STANDARDIZED),
-    FINAL: dict.fromkeys(COLUMNS, FINALIST),
+    GROUPS: dict.fromkeys(COLUMNS, GROUP_CHOICES),
+    CONFIRMING: dict.fromkeys(COLUMNS, CONFIRMED),
 }
 
 
@@ -231,7 +242,7 @@ def old_version(package: Path) -> dict[str, Method]:
 
 
 #: What a choice is compared with.
-UNLABELED_CHOICES = ("floor", "old defaults, unl", "seen classes as")
+UNLABELED_CHOICES = ("floor", "old defaults, unl", "clusters alone", "groups as well")
 
 
 # ---- one split -----------------------------------------------------------------------------
@@ -368,13 +379,13 @@ def main() -> None:
     series.add_argument(
         "--choose", dest="series", action="store_const", const=CHOOSING, default=EVIDENCE
     )
+    series.add_argument("--groups", dest="series", action="store_const", const=GROUPS)
     series.add_argument("--confirm", dest="series", action="store_const", const=CONFIRMING)
-    series.add_argument("--finalist", dest="series", action="store_const", const=FINAL)
     parser.add_argument("--old-package", type=Path, help="folder of an earlier copy")
     parser.add_argument("--cache", type=Path)
     options = parser.parse_args()
-    if options.old_package is not None and options.series not in (CONFIRMING, FINAL):
-        parser.error("--old-package needs --confirm or --finalist")
+    if options.old_package is not None and options.series != CONFIRMING:
+        parser.error("--old-package needs --confirm")
     if options.cache is None:
         options.cache = Path(f"{options.series}-cache.jsonl")
     names = options.only.split(",") if options.only else list(DATA_SETS)
@@ -397,7 +408,7 @@ def main() -> None:
     if options.only or options.without:
         return
     command = "python benchmarks/bench_knowledge.py --data DIR"
-    option = {CHOOSING: " --choose", CONFIRMING: " --confirm", FINAL: " --finalist"}
+    option = {CHOOSING: " --choose", GROUPS: " --groups", CONFIRMING: " --confirm"}
     command += option.get(options.series, "")
     if options.old_package is not None:
         command += " --old-package COPY"
@@ -406,7 +417,7 @@ def main() -> None:
     if options.series == EVIDENCE:
         write_results("knowledge", results(rows), command)
         return
-    name = {CHOOSING: "defaults", CONFIRMING: "confirmed", FINAL: "finalist"}[options.series]
+    name = {CHOOSING: "defaults", GROUPS: "groups", CONFIRMING: "confirmed"}[options.series]
     found = {"k": KS, "unlabeled": UNLABELED_CHOICES}
     write_results(name, found | compact(rows, list(methods["raw"])), command)
 

@@ -77,7 +77,7 @@ def tables() -> dict[str, str]:
         "defaults-data": ("confirmed", evidence.defaults_data),
         "defaults-losses": ("confirmed", evidence.defaults_losses),
         "defaults-chosen": ("defaults", _with_source(evidence.choices_table)),
-        "defaults-finalist": ("finalist", _with_source(evidence.choices_table)),
+        "defaults-groups": ("groups", _with_source(evidence.choices_table)),
         "rules-worth": ("rules", rules_table),
         "rules-speed": ("rules", rules_speed_table),
         "rules-markers": ("rules", rules_markers_sentence),

@@ -35,8 +35,9 @@ TOLD = [
     for told, words in {"described": "descriptions", "unlabeled": "unlabeled samples"}.items()
     for columns in ("raw", "standardized")
 ]
-#: What the new defaults are compared with: old defaults in the present code, and the old code.
-OLD = ("old defaults", "old version")
+#: What the new defaults are compared with: old defaults in the present code, the old code, and
+#: clusters without groups, which only unlabeled samples have.
+OLD = ("old defaults", "old version", "clusters alone")
 
 
 #: Numbers of features that are enough for the seen classes, too.
@@ -282,6 +283,8 @@ def defaults_summary(found: Found) -> str:
     for old in OLD:
         for words, columns, told in TOLD:
             names = (columns, f"SemFS, {told}"), (columns, f"{old}, {told}")
+            if names[1] not in scores:
+                continue
             pair = [scores[name] for name in names]
             ratio = ratios(*pair)
             cells = [_with_interval(ratio[:, i], ".3f") for i in (0, 1)]
@@ -322,9 +325,10 @@ def _by_data_set(found: Found) -> Iterable[tuple[str, str, str, np.ndarray]]:
     scores = all_scores(found)
     for old in OLD:
         for words, columns, told in TOLD:
-            of_old = scores[columns, f"{old}, {told}"]
-            for name, of_new in scores[columns, f"SemFS, {told}"].items():
-                yield old, words, name, of_new - of_old[name]
+            of_old = scores.get((columns, f"{old}, {told}"), {})
+            for name, scores_of_old in of_old.items():
+                of_new = scores[columns, f"SemFS, {told}"][name]
+                yield old, words, name, of_new - scores_of_old
 
 
 def choices_table(found: Found) -> str:

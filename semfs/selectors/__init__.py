@@ -10,8 +10,9 @@ The modules in the order of a fit:
   ``seen_objective``, ``knowledge`` (what is known besides labeled samples, with
   ``unseen_classes``), and ``rules`` of a panel. ``training_checks``, ``table_scale`` and
   ``batch_like`` warn of data that are probably wrong
-- ``unlabeled_classes``, ``cluster_moments``, ``clusters``, ``cluster_space``, ``kmeans``:
-  clusters of unlabeled samples, from the problem of separating them down to K-means
+- ``unlabeled_classes``, ``cluster_groups``, ``cluster_moments``, ``clusters``,
+  ``cluster_space``, ``kmeans``: clusters of unlabeled samples, from the problem of separating
+  them down to K-means
 - ``solving``, ``outcome``, ``fitted``: the solver, its solution in the features and units of
   the user, and everything that a fit learned
 - ``selected_columns``, ``classifier``, ``prediction``, ``gaussian_density``, ``same_space``,

@@ -7,7 +7,7 @@ removed: sums are taken over pairs (cluster, batch) and corrected afterward.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,14 @@ ASSIGNED_AT_ONCE = 4096
 FLOAT32_RANGE = (1e-12, 1e12)
 
 
+class SummedClusters(NamedTuple):
+    """Clusters of unlabeled samples, and the moments of their samples."""
+
+    moments: Moments  # of K clusters
+    labels: Indices  # (n,) cluster of each sample, -1 if it is ignored; none if they are remote
+    centers: Float64  # (K, p) in the space of the clusters
+
+
 # ---- in memory -------------------------------------------------------------------------
 
 
@@ -44,8 +52,9 @@ def clusters_in_memory(
     unlabeled: UnlabeledRows,
     n_clusters: int | str,
     sizes: SampleSizes = DEFAULT_SIZES,
-) -> tuple[Moments, Indices]:
-    """Return the moments of the clusters, and the cluster of each sample (-1: ignored).
+) -> SummedClusters:
+    """Cluster a random part of the samples, assign all others, and sum up each cluster.
+
 
     ``seen`` are the samples of the seen classes, whose spread determines how wide a cluster is.
     """
@@ -71,7 +80,8 @@ def clusters_in_memory(
     waiting[drawn] = False
     others = np.flatnonzero(waiting)
     labels[others] = _nearest_clusters(clusters, corrected, others, present)
-    return _sums_of_clusters(unlabeled, labels, batch_of, offsets), labels
+    moments = _sums_of_clusters(unlabeled, labels, batch_of, offsets)
+    return SummedClusters(moments, labels, clusters.centers)
 
 
 def _nearest_clusters(
@@ -179,7 +189,7 @@ def clusters_beyond_memory(
     unlabeled: UnlabeledStream,
     n_clusters: int | str,
     sizes: SampleSizes = DEFAULT_SIZES,
-) -> tuple[Moments, Indices]:
+) -> SummedClusters:
     """Do the same as `clusters_in_memory`: cluster a random part, and sum up all samples."""
     rows = unlabeled.rows
     X, _ = rows.sample(sizes.clustered, labeled=False)
@@ -202,13 +212,14 @@ def clusters_beyond_memory(
     else:
         sums = assigned.sums(**unlabeled.options)
         moments = Moments.from_sums(*sums).without_empty_classes()
-    if assigned.labels is None:  # the labels are on the workers of a Dask cluster
-        return moments, np.zeros(0, dtype=np.intp)
-    codes = assigned.labels.codes[unlabeled.labels.codes == UNLABELED]
     # clusters that no sample joined were dropped, and the others count on
+    centers = clusters.centers[moments.classes]
+    if assigned.labels is None:  # the labels are on the workers of a Dask cluster
+        return SummedClusters(moments, np.zeros(0, dtype=np.intp), centers)
+    codes = assigned.labels.codes[unlabeled.labels.codes == UNLABELED]
     labels = np.searchsorted(moments.classes, codes)
     labels[codes < 0] = UNLABELED
-    return moments, labels
+    return SummedClusters(moments, labels, centers)
 
 
 def _check_range(X: Matrix) -> None:

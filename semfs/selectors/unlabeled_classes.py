@@ -13,7 +13,12 @@ from semfs.method.moments import Moments
 from semfs.method.objective import Objective
 from semfs.method.quadratic import Quadratic
 from semfs.rows import in_memory
-from semfs.selectors.cluster_moments import clusters_beyond_memory, clusters_in_memory
+from semfs.selectors.cluster_groups import group_averages, ward_groups
+from semfs.selectors.cluster_moments import (
+    SummedClusters,
+    clusters_beyond_memory,
+    clusters_in_memory,
+)
 from semfs.selectors.inputs.unlabeled_rows import UnlabeledRows, UnlabeledStream
 from semfs.validation import warn_user
 
@@ -23,8 +28,13 @@ FEWEST_TO_CLUSTER = 10
 #: on six splits of each data set (docs/knowledge.md), with means of clusters as targets.
 CLUSTER_PENALTY = 0.1
 #: Unlabeled samples per cluster with which the seen classes weigh as much as the clusters. With
-#: more samples they weigh less. Chosen on six splits, confirmed on ten.
-EQUAL_SAMPLES = 5.0
+#: more samples they weigh less. Chosen together with the groups, on six splits, and compared
+#: with 5 samples and no groups on ten (docs/default.md).
+EQUAL_SAMPLES = 10.0
+#: How many groups of clusters there are for each cluster. The means of groups are targets
+#: beside those of clusters: the number of clusters is estimated, and if it is too large, the
+#: clusters of a class are of one group. With 1, every cluster is its own group.
+GROUPS_PER_CLUSTER = 0.5
 #: The seen classes weigh at least this much of the clusters, however many samples there are.
 #: A panel must serve the labeled classes, too: without a floor they weighed .04 in a file of
 #: 381 unlabeled cells. With more, seen classes are separated better and unseen ones worse: .25
@@ -88,13 +98,14 @@ def unlabeled_classes(
 
     seen = objective.moments.rows
     if isinstance(unlabeled, UnlabeledStream):
-        moments, labels = clusters_beyond_memory(seen, unlabeled, n_clusters)
+        found = clusters_beyond_memory(seen, unlabeled, n_clusters)
     else:
-        moments, labels = clusters_in_memory(seen, unlabeled, n_clusters)
-    _warn_of_other_scale(objective.moments, moments)
+        found = clusters_in_memory(seen, unlabeled, n_clusters)
+    labels = found.labels
+    _warn_of_other_scale(objective.moments, found.moments)
 
-    n_found = len(moments.classes)
-    problem = _separate_clusters(moments, objective)
+    n_found = len(found.centers)
+    problem = _separate_clusters(found, objective)
     # q is the scatter of the targets, the means of the clusters
     if problem.q <= 0.0:
         reason = "they are all equal, so that there are no clusters"
@@ -166,16 +177,25 @@ def weight_of_seen(n_samples: int, n_clusters: int) -> float:
     return max(SEEN_FLOOR, min(1.0, EQUAL_SAMPLES * n_clusters / n_samples))
 
 
-def _separate_clusters(moments: Moments, objective: Objective) -> Quadratic:
-    """Return the problem of separating clusters. Its targets are the cluster means."""
+def _separate_clusters(found: SummedClusters, objective: Objective) -> Quadratic:
+    """Return the problem of separating clusters.
+
+    The targets of a cluster are its mean and the mean of its group, which separates it from
+    other clusters and its group from other groups.
+    """
+    moments = found.moments
     M = moments.means - moments.mean
     # The weight of the problem does not depend on the unit of its targets, but squares of
     # products X'M might overflow. Division by a power of two changes no digit.
     largest = float(np.abs(M).max())
     M = np.ldexp(M, -np.frexp(largest)[1])
-    # J depends on the targets T (K, r) through T T' alone: K columns instead of d
-    # M M' = V Λ V', and T = V √Λ has the same product
-    squares, vectors = np.linalg.eigh(M @ M.T)
+    products = M @ M.T
+    n_groups = max(1, round(GROUPS_PER_CLUSTER * len(M)))
+    group_of = ward_groups(found.centers, moments.counts, n_groups)
+    P = group_averages(group_of, moments.counts)
+    # J depends on the targets T = [M, P M] through T T' alone: K columns instead of 2 d
+    # T T' = V Λ V', and V √Λ has the same product
+    squares, vectors = np.linalg.eigh(products + P @ products @ P.T)
     targets = vectors * np.sqrt(np.maximum(squares, 0.0))
     return Objective.from_moments(
         moments,

@@ -112,11 +112,10 @@ def test_new_classes_and_their_number_are_found():
     assert selector.n_new_classes_ == 4
     pairs = set(zip(y_new.tolist(), selector.unlabeled_labels_.tolist()))
     assert len(pairs) == 4
-    # 160 samples of 4 clusters would weigh 160 / (5 * 4) times as much as the seen classes, but
-    # these weigh at least 0.15 of the clusters
+    # 160 samples of 4 clusters weigh 160 / (10 * 4) times as much as the seen classes
     assert selector.knowledge_["unlabeled samples"] == (
-        "160 samples, grouped into 4 clusters, which carry 87 % of the weight; "
-        "the 8 seen classes carry 13 %"
+        "160 samples, grouped into 4 clusters, which carry 80 % of the weight; "
+        "the 8 seen classes carry 20 %"
     )
     assert SemFS(5, n_new_classes=7).fit(X, y, X_unlabeled=X_new).n_new_classes_ == 7
 
@@ -408,9 +407,10 @@ def test_a_sample_of_the_unlabeled_samples_finds_the_clusters_of_all(tmp_path):
     rows = open_blocks(in_pairs(X_new, [None] * len(X_new))).labels_known()
     stream = UnlabeledStream(rows, seen, {"n_select": 5})
     sizes = SampleSizes(components=80, clustered=80)
-    moments, labels = clusters_beyond_memory(None, stream, 4, sizes)
+    moments, labels, centers = clusters_beyond_memory(None, stream, 4, sizes)
     assert len(set(zip(y_new.tolist(), labels.tolist()))) == 4
     assert_allclose(moments.counts, 40.0)
+    assert len(centers) == 4
     _, in_memory = cluster_unlabeled(X, y, X_new, 4, sizes)
     assert len(set(zip(y_new.tolist(), in_memory.tolist()))) == 4
 
