@@ -1,4 +1,8 @@
-"""The direct solver: forward selection, under the rules of a panel, and then exchanges."""
+"""The direct solver: forward selection, under the rules of a panel, and then exchanges.
+
+It is direct in that it solves the paper's 0/1 problem itself, not its relaxation as Algorithm 1
+(`semfs.method.alternating`) does.
+"""
 
 from __future__ import annotations
 
@@ -37,38 +41,39 @@ def solve_direct(
 ) -> Solution:
     """Select features by `forward_selection`, under rules and with exchanges if there are any.
 
-    Without swaps and rules the selection is nested: the first k of the order are the answer
-    for k.
+    Without swaps, rules and panel the selection is nested: the first k of the order are the
+    answer for k.
 
     Parameters
     ----------
     quadratics : sequence of Quadratic
         Problems over the same d features.
     n_select : int
-        Number of features to select.
+        Number of features to select. It is ignored if there is a ``panel``.
     candidates : mask of shape (d,), optional
-        Features that may be selected; the others rank last.
+        Features that may be selected; the others are at the end of the order.
     include : array of int, optional
-        Features that are selected before all others. They are counted.
+        Features that are selected before all others. They count toward ``n_select``.
     n_swaps : int
-        Afterwards at most this many selected features are exchanged for others, while J falls.
+        Afterwards, at most this many exchanges of a selected feature for another one are made,
+        each of which lowers J.
     copies : NearCopies, optional
-        Near copies of selected features are skipped, except those of ``include``. If nothing
-        else is left they enter after all.
+        Features that are almost proportional to a selected one are skipped, except those of
+        ``include``. They are selected only if nothing else is left.
     monitor : callable, optional
-        Called after each step (see `Monitor`); a true answer ends the search.
+        Called after each step (see `Monitor`); a true answer ends the forward selection.
     panel : Panel, optional
         Demands on the selection as a whole: groups, costs, a budget, markers per class. It then
-        says how many units (features, or groups of them) are selected, instead of
-        ``n_select``.
+        says how many units (features, or groups of them) are selected.
     rules : sequence of callables, optional
-        Each is called without arguments for every search, and returns a further `Rule`, which
-        remembers what that search selected.
+        Each makes a `Rule`, which says what may be selected next. A rule remembers what was
+        selected, so that each search gets a new one.
 
     Returns
     -------
     Solution
-        W is that of the first quadratic; scores and J are those of the sum.
+        Its order ranks all d features: the selected ones first. W is that of the first
+        quadratic, the one of the seen classes; scores and J are those of the sum.
 
     Examples
     --------
@@ -87,17 +92,20 @@ def solve_direct(
     # What the user includes may be selected even if it is no candidate.
     allowed = np.ones(d, dtype=bool) if candidates is None else candidates | forced
     caches = [ColumnCache(quadratic.columns) for quadratic in quadratics]
-    # A plain panel has no rules but the number of features.
+    # Without a panel, the only demand is the number of features.
     wanted = Panel(n_select) if panel is None else panel
     search = select_panel(quadratics, caches, wanted, allowed, forced, rules, monitor, copies)
     solution = search.solution()
     _check_finite(solution, allowed)
     if wanted.relaxed:
-        # How much lower J would be without each rule, judged by columns that were fetched.
+        # How much lower J would be without each demand. Only features whose columns were
+        # fetched are tried, so this is a lower bound.
         solution = replace(solution, relaxed=relaxed_panels(search, wanted))
     if wanted.leaves_out:
+        # How much higher J would be without each selected group.
         solution = replace(solution, left_out=left_out_decreases(search, wanted))
-    if n_swaps and sum(search.decreases) > 0.0:  # otherwise no exchange can help
+    # If nothing lowers J, all residuals are zero, and no exchange can lower it either.
+    if n_swaps and sum(search.decreases) > 0.0:
         # `exchange` returns the final set. Its ranking is a forward selection among them.
         swapped = np.zeros(d, dtype=bool)
         swapped[exchange(search, n_swaps)] = True
@@ -108,13 +116,15 @@ def solve_direct(
 
 
 def _check_finite(solution: Solution, allowed: Mask) -> None:
-    """Raise if numbers overflowed on the way."""
+    """Raise if numbers overflowed on the way.
+
+    Scores of features that may not be selected are −inf by design.
+    """
     # NumPy's warnings of overflow are off during the search (`quiet_overflow`), so what
     # is returned is checked instead.
     results = (solution.scores[allowed], solution.V, solution.objective)
     if not all(np.isfinite(values).all() for values in results):
         raise ValueError(
             "The scores overflow. Rescale X and the attributes, for example to unit "
-            "variance, or "
-            "use smaller parameters."
+            "variance, or use smaller parameters."
         )

@@ -1,9 +1,15 @@
-"""A sparse matrix stored by rows (CSR), read in parts.
+"""A sparse matrix stored by rows (CSR), larger than memory perhaps, read in parts.
 
-A part is a range of rows that takes about ``plan.part_bytes`` bytes once it is unpacked. Every
-method reads all parts once: threads unpack them and compute with them, and results are combined
-in the order of the rows. Row numbers count from ``start``, the first row of the reader that
-belongs to the source.
+A `StreamedCSR` (the source) is a range of rows of a reader (the file). A fit asks it for
+three things, in this order: sums over classes (`accumulate`), a few columns of the scatter
+matrix (`gram_columns`), and, where unlabeled samples are clustered, single samples (`rows_at`,
+`clusters_at`).
+
+A part is a range of rows that takes about ``plan.part_bytes`` bytes as a CSR matrix in memory.
+Sums read all parts once; `rows_at` and `clusters_at` read only the parts that hold samples
+asked for. A few threads read and preprocess parts and compute with them, and results are
+combined in the order of the rows. Row numbers count from ``start``, the first row of the reader
+that belongs to the source.
 """
 
 from __future__ import annotations
@@ -36,9 +42,12 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, eq=False)
 class StreamedCSR(BlockSource):
-    """Samples of a sparse matrix stored by rows; `open_blocks` returns one for such data."""
+    """Samples of a sparse matrix stored by rows, as `semfs.rows.open_blocks` returns them.
 
-    reader: SparseReader  # of `BlockSource`, but known to be sparse
+    The fields of `BlockSource`; besides, the reader is known to be one of sparse data.
+    """
+
+    reader: SparseReader
 
     def accumulate(
         self,
@@ -47,11 +56,14 @@ class StreamedCSR(BlockSource):
         precise: bool,
         n_sampled: int = N_SAMPLED_SPARSE,
     ) -> Accumulator:
-        """Return sums over all samples, and at most ``n_sampled`` samples drawn at random.
+        """Return sums over the samples that have a class and a weight, and a few such samples.
+
+        The sums are weighted: of the samples of each class, and of the squares of all. At most
+        ``n_sampled`` samples are drawn, at random but always the same.
 
         With ``matrix``, the d × d scatter matrix is formed as well. Then no samples are drawn,
-        because they are only used to predict which columns of this matrix are needed.
-        ``precise`` has no effect, because sums of sparse samples are always in float64.
+        because the solver uses them only to predict which of its columns it will need.
+        ``precise`` has no effect: sums of sparse samples are always in float64.
         """
         if matrix:
             return self.accumulate_blocks(matrix=True, precise=precise)
@@ -68,11 +80,13 @@ class StreamedCSR(BlockSource):
             used = self._used(part)
             used_X, codes, weights = self._of_used(part, X, used)
             part_sums, part_squares = sparse_class_sums(used_X, codes, n_classes, weights)
-            # NaN, infinity and squares that overflow show in the sum: look for one only then
+            # NaN and infinity show in the sums of squares, so values are searched only then. If
+            # merely a square overflowed, the caller refuses the sums.
             if not np.isfinite(part_squares).all():
-                first = self.start + part.start
-                check_all_finite(used_X, row_numbers=first + np.flatnonzero(used))
-            # row numbers count all rows of the part, used or not
+                # the user knows rows of the file
+                first_in_reader = self.start + part.start
+                check_all_finite(used_X, row_numbers=first_in_reader + np.flatnonzero(used))
+            # X, not used_X: `sampled` counts the rows that are not used as well
             return part_sums, part_squares, X[_rows_in(part, sampled) - part.start]
 
         sums = np.zeros((n_classes, self.n_features))
@@ -86,14 +100,15 @@ class StreamedCSR(BlockSource):
         return sparse_accumulator(self, labels, sums, squares, sampled, sample)
 
     def gram_columns(self, columns: Indices, centering: Centering) -> Float64:
-        """Return ``columns`` (d, b) of the scatter matrix about the mean, in float64.
+        """Return the columns numbered ``columns`` (b,) of the scatter matrix, float64 (d, b).
 
-        Products of a part have the precision of the reader if that is enough, and are added up
-        in float64. On a cluster, this source is a range of the rows, while the mean is that of
-        all rows. Because the weight of the range is used instead of the total, the results of
-        all ranges add up to the columns of the scatter matrix.
+        It is the total scatter about the mean of `centering`. Products within a part have the
+        precision of the data if that is enough, and are added up in float64. Where several
+        machines hold a range of rows each, the mean is that of all rows, and w below is the
+        weight of this range only, so that the results of all ranges add up.
         """
         mean = centering.mean
+        # `far`: the mean is large next to the spread, so that the subtraction loses digits
         in_float64 = centering.far or centering.precise
         product_dtype = np.dtype(np.float64) if in_float64 else self.reader.dtype
 
@@ -101,28 +116,30 @@ class StreamedCSR(BlockSource):
             used_X, _, weights = self._of_used(part, X, self._used(part))
             return csr_products(used_X, columns, weights, product_dtype)
 
-        # X'WZ − w · m z' with the columns Z of X, their means z, W = diag(weights), w = tr(W).
-        # Start with the second term, then add the first part by part.
-        out = -self._total() * np.outer(mean, mean[columns])
+        # (X − 1m')'W(Z − 1z') = X'WZ − w m z', with the columns Z of X, the means m of X and z
+        # of Z, W = diag(weights) and w the sum of weights. The second term comes first; then
+        # the products of the parts are added.
+        out = -self._total_weight() * np.outer(mean, mean[columns])
         for products in self._map_parts(f"{len(columns)} Gram columns", multiply):
             out += products
         return out
 
     def rows_at(self, rows: Indices) -> Sparse:
-        """Return the samples at ``rows`` (r,), which are ascending row numbers."""
+        """Return the preprocessed samples at ``rows`` (r,), which are ascending row numbers."""
 
         def pick(part: slice, X: Sparse) -> Sparse:
             return X[_rows_in(part, rows) - part.start]
 
-        return self._stacked(list(self._map_parts("a sample", pick, rows)))
+        return self._stacked(list(self._map_parts("chosen samples", pick, rows)))
 
     def clusters_at(
         self, rows: Indices, model: ClusterModel, batches: Indices | None = None
     ) -> Indices:
         """Return the cluster (r,) of each sample at ``rows`` (r,), ascending row numbers.
 
-        ``batches`` (r,), if given, are the codes of the batches (donor, plate) of these
-        samples. Samples far from all clusters get the code `semfs.labels.LEFT_OUT`.
+        ``model`` assigns samples to the nearest cluster. ``batches`` (r,), if given, number the
+        experimental batch (donor, plate) of each of these samples, whose offset is removed
+        first. Samples far from all clusters get the code `semfs.labels.LEFT_OUT`.
         """
 
         def assign(part: slice, X: Sparse) -> Indices:
@@ -142,12 +159,13 @@ class StreamedCSR(BlockSource):
     ) -> Iterator[Result]:
         """Yield work(part, X) of the parts, computed in threads.
 
-        ``part`` is a slice of row numbers and X (r, d) all of its samples, preprocessed.
+        ``part`` is a slice of row numbers and X (r, d) all of its samples, preprocessed. Only
+        a few parts are in memory at a time: those that threads work on.
         Results are in the order of the parts, so that their sums are the same in every run.
         ``title`` is shown with the progress. With ``rows``, ascending row numbers, only parts
         that have some of them are read.
         """
-        assert self.n_rows is not None  # a file of CSR has one entry of indptr per row
+        assert self.n_rows is not None  # the length of indptr tells it
         ranges = self.reader.ranges(self.start, self.start + self.n_rows, self.plan.part_bytes)
         # ranges count rows of the reader, parts those of the source
         parts = (slice(start - self.start, stop - self.start) for start, stop in ranges)
@@ -155,10 +173,10 @@ class StreamedCSR(BlockSource):
             parts = (part for part in parts if len(_rows_in(part, rows)))
 
         def read_and_work(part: slice) -> tuple[int, Result]:
-            in_reader = slice(self.start + part.start, self.start + part.stop)
-            X = self.reader.part(in_reader.start, in_reader.stop)
+            reader_rows = slice(self.start + part.start, self.start + part.stop)
+            X = self.reader.part(reader_rows.start, reader_rows.stop)
             # values that cannot be preprocessed raise; the message then names these rows
-            with named_rows(in_reader):
+            with named_rows(reader_rows):
                 X = self.preprocessing.apply(X)
             return part.stop, work(part, X)
 
@@ -170,7 +188,7 @@ class StreamedCSR(BlockSource):
                 n_done = stop
 
     def _stacked(self, parts: list[Sparse]) -> Sparse:
-        """Stack samples (r, d) of parts. The result is sparse even without samples."""
+        """Stack the sparse samples of parts; without parts there are none, (0, d)."""
         if parts:
             return stacked(parts, self.n_features)
         return sp.csr_array((0, self.n_features), dtype=self.reader.dtype)
@@ -185,7 +203,7 @@ class StreamedCSR(BlockSource):
     ) -> tuple[Sparse, Indices, Floats | None]:
         """Return the samples (r', d) of a part that are used, their codes and weights (r',).
 
-        Other samples must not enter sums even with weight zero, because zero times NaN is NaN.
+        The others must not enter sums even with weight zero, because zero times NaN is NaN.
         """
         codes = self._labels().codes[part]
         weights = None if self.weights is None else self.weights[part]
@@ -195,21 +213,22 @@ class StreamedCSR(BlockSource):
         return X[used], codes[used], None if weights is None else weights[used]
 
     def _labels(self) -> Labels:
-        assert self.labels is not None  # they come with the source, not with its blocks
+        """Return the labels, which a source of this class always has."""
+        assert self.labels is not None
         return self.labels
 
-    def _total(self) -> float:
-        """Return the total weight of the samples that are used, which is 1 each by default."""
+    def _total_weight(self) -> float:
+        """Return the sum of the weights of the samples that are used, 1 each by default."""
         used = used_mask(self._labels().codes, self.weights)
         return float(used.sum() if self.weights is None else self.weights[used].sum())
 
 
 def _places_in(part: slice, rows: Indices) -> slice:
-    """Return the positions of the ascending row numbers that lie in a part."""
+    """Return the slice of ``rows``, ascending row numbers, that lies in ``part``."""
     first, stop = np.searchsorted(rows, [part.start, part.stop])
     return slice(first, stop)
 
 
 def _rows_in(part: slice, rows: Indices) -> Indices:
-    """Return the ascending row numbers that lie in a part."""
+    """Return those of ``rows``, ascending row numbers, that lie in ``part``."""
     return rows[_places_in(part, rows)]
