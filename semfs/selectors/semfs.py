@@ -1,8 +1,11 @@
 """SemFS: the scikit-learn selector.
 
-`fit` builds a `Problem` (problem.py) from parameters and data and solves it. The `Outcome`
-(outcome.py) translates the solution back to the features and units of the user, which gives a
-`Fitted` (fitted.py). The values of that are the fitted attributes of the selector.
+What `fit` does, in the order of the types that it makes: the user's data are understood as a
+`FitInput` and summed up to `TrainingData` (both in inputs/). A `Problem` (problem.py) is made
+of parameters and sums. Its solution becomes an `Outcome` (outcome.py), which translates it back
+to the features and units of the user, and that a `Fitted` (fitted.py), whose fields become the
+fitted attributes of the selector.
+
 `LinearSelector` (linear.py) has the parameters shared with `SemFSCV`, and explanations.
 `PredictingSelector` (predicting.py) has predictions.
 """
@@ -33,8 +36,9 @@ from semfs.selectors.rules.parameters import check_rules
 from semfs.validation import ParameterError, check_option
 
 #: Algorithm 1 as the paper states it: ``SemFS(50, attributes=A, **AS_PUBLISHED)``.
-#: alpha and gamma are the paper's. It fixes neither s_init, step nor n_inner: those values are
-#: our choice. With this step, J falls by less than tol in round 1; tol=0 gives all rounds.
+#: alpha and gamma are the paper's. The paper fixes neither s_init, step nor n_inner: those are
+#: our choice. max_iter and tol are left to you: with this step, J falls by less than the
+#: default tol in round 1, and tol=0 gives all rounds.
 #: To change a parameter: ``SemFS(50, attributes=A, **{**AS_PUBLISHED, "alpha": 0})``.
 AS_PUBLISHED: dict[str, Any] = {
     "solver": "alternating",
@@ -67,8 +71,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
 
     where s (d,) is the selection, W (d, m) are the coefficients, Y_s (n, m) are the attributes
     of each sample's class, and X̄ (n, d) is X with each sample replaced by the mean of its
-    class. J depends on the data only through G (d, d), the Gram matrix of X and X̄ together,
-    and the products of X and X̄ with Y_s. If `fit` is given unlabeled samples, SemFS clusters
+    class. J depends on the data only through G = X'X + alpha X̄'X̄ (d, d) and the products of X
+    and X̄ with Y_s. Labels as further targets (`label_weight`), descriptions of unseen classes
+    and unlabeled samples add terms of the same form; J means the sum of all. If `fit` is given unlabeled samples, SemFS clusters
     them and selects features that separate the clusters as well. After `fit`, `predict` assigns
     samples to seen or unseen classes by the class means.
 
@@ -105,7 +110,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     class_weight : "balanced", mapping or None, default="balanced"
         Weight of each class. "balanced" gives the same weight to every class, None to every
         sample. It applies to the class means. In the scatter within classes, all samples have
-        the same weight.
+        the same weight, apart from ``sample_weight``.
     label_weight : float, default=1.0
         Weight of the class labels, which are targets beside the attributes. With 1, labels and
         attributes have the same spread. Labels separate seen classes that have the same
@@ -476,7 +481,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
                 moments = collected + data.moments
             self.moments_ = moments
             self.moments_have_batches_ = fit_input.batched
-            # classes and batches may be confounded so far; later samples can resolve this
+            # Sums are of all calls. Classes and batches may be confounded (not separable) so
+            # far; later samples can resolve this.
             data = replace(data, moments=moments).corrected(refuse=False)
             if (data.moments.counts > 0).sum() > 1:
                 self._fit_data(data, y)
@@ -484,10 +490,10 @@ class SemFS(CallbackSupportMixin, LinearSelector):
 
     @with_callbacks
     def _fit_input(self, fit_input: FitInput, y: Any = None) -> Self:
-        """Sum up the samples and fit to the sums, after `fit` has understood its arguments.
+        """Sum up the samples and fit to the sums.
 
-        `SemFSCV` calls this directly for its last fit, with the input that it has understood.
-        This is why there is a decorator, as on `fit`: it ends the callbacks of that fit.
+        `fit` calls this, and `SemFSCV` for its last fit, with the input that it has understood
+        itself. The decorator is needed for the latter: the outermost one ends the callbacks.
         """
         set_features(self, fit_input.n_features, fit_input.feature_names)
         data = fit_input.summed(self._sum_options(fit_input.n_features))
@@ -519,8 +525,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             # their sum does not say which clusters they form
             raise ValueError(
                 f"the moments include samples with the label {UNLABELED}, which means "
-                "unlabeled. "
-                "Leave these samples out, or use fit(X, y)."
+                "unlabeled. Leave these samples out, or use fit(X, y)."
             )
 
     def _monitor(
@@ -530,7 +535,10 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         X: Matrix | None,
         y: Any,
     ) -> Monitor | None:
-        """Return what the solver calls after each step, for callbacks and `verbose`."""
+        """Return what the solver calls after each step, for callbacks and `verbose`.
+
+        None if there are no callbacks and nothing is printed.
+        """
         has_callbacks = bool(getattr(self, "_skl_callbacks", []))
         if not has_callbacks and not self.verbose:
             return None
@@ -549,7 +557,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
                 print(f"[SemFS] {step:>{width}}/{n_steps}  J = {J:.6g}{added}")
             if not has_callbacks:
                 return False
-            # One task per step. The solver owns the loop, so a task is announced when done.
+            # One task per step. The solver owns the loop, so a task is announced when it is
+            # done: its duration says nothing.
             name = "feature" if self.solver == "direct" else "iteration"
             task = context.subcontext(task_name=name)
 
@@ -579,6 +588,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
                 raise ParameterError(name, "needs attributes, with the same columns.")
             if self.solver != "direct":
                 raise ParameterError(name, 'needs solver="direct".')
-        # its linear systems are singular without a penalty if features are dependent
+        # Algorithm 1 solves for all features at once: without a penalty the linear system is
+        # singular if features are dependent. The direct solver never selects such a feature.
         if self.solver == "alternating" and self.gamma == 0:
             raise ParameterError("gamma", 'must be positive with solver="alternating".')
