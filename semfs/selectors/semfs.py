@@ -73,9 +73,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     of each sample's class, and X̄ (n, d) is X with each sample replaced by the mean of its
     class. J depends on the data only through G = X'X + alpha X̄'X̄ (d, d) and the products of X
     and X̄ with Y_s. Labels as further targets (`label_weight`), descriptions of unseen classes
-    and unlabeled samples add terms of the same form; J means the sum of all. If `fit` is given unlabeled samples, SemFS clusters
-    them and selects features that separate the clusters as well. After `fit`, `predict` assigns
-    samples to seen or unseen classes by the class means.
+    and clusters of unlabeled samples add terms of the same form; J means the sum of all. After
+    `fit`, `predict` assigns samples to seen or unseen classes by the class means.
 
     In the shapes below, n is the number of samples, d the number of features, k of selected
     features, m of attributes, C of seen classes and B of batches.
