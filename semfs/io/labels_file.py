@@ -28,6 +28,13 @@ def given_labels(request: Request, reader: Reader, where: object) -> Labels:
         )
     if request.name is None:
         return Labels.of(request.y)
+    if not Path(request.name).exists():
+        raise FileError(
+            f"{request.name} does not exist, "
+            f"and {where} has no columns that could hold labels. "
+            "Give a label file: one label per line, "
+            "or sample names (barcodes) and labels."
+        )
     return read_label_file(request.name, reader, request.no_label)
 
 
@@ -93,6 +100,8 @@ def read_label_file(
     if table is not None and reader.row_names is not None:
         joined = _joined(path, table, reader.row_names)
         return labels_in_file(joined, path, no_label).as_int()
+    if reader.row_names is not None:
+        _check_other_names(path, text, reader.row_names)
     # no names: the whole line is the label, with the commas in it
     labels = labels_in_file(text.splitlines(), path, no_label).as_int()
     _check_repeated(path, labels)
@@ -128,6 +137,24 @@ def _name_table(text: str, row_names: Sequence[str] | None) -> Table | None:
         if named:
             return table
     return None
+
+
+def _check_other_names(path: Path, text: str, row_names: Sequence[str]) -> None:
+    """Raise if lines seem to hold names and labels, but of samples that the data lack."""
+    for delimiter in "\t,;":
+        lines = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
+        table = [cells for cells in lines if cells]
+        names = {cells[0] for cells in table}
+        # Names differ, while a class whose name contains the sign occurs many times.
+        widths = {len(row) for row in table}
+        if len(table) < 2 or len(names) < len(table) or widths != {2}:
+            continue
+        raise FileError(
+            f"{path}: none of its {len(table)} names is that of a sample. "
+            f"The file has names such as {table[-1][0].strip()!r}, "
+            f"the data have names such as {str(row_names[-1])!r}. "
+            "Write the names as in the data."
+        )
 
 
 def _joined(path: Path, table: Table, row_names: Sequence[str]) -> list[Hashable]:

@@ -155,6 +155,18 @@ def test_a_label_file_of_as_many_classes_as_samples_is_refused(tmp_path):
         open_reader(tmp_path / "X.npy", str(tmp_path / "y.npy"))
 
 
+@pytest.mark.parametrize("write", [mtx, tenx_folder])
+def test_a_column_is_refused_where_there_are_none_and_other_barcodes_are_shown(write, tmp_path):
+    data = write(tmp_path)
+    with pytest.raises(FileError, match=r"cell_type does not exist, and .* has no columns"):
+        open_blocks(data, "cell_type")
+    labels = tmp_path / "labels.csv"
+    labels.write_text("".join(f"{code}_donor,T cell\n" for code in BARCODES))
+    message = r"none of its 12 names is .* such as 'AAA11-1_donor', the data .* 'AAA11-1'"
+    with pytest.raises(FileError, match=message):
+        open_blocks(data, str(labels))
+
+
 def test_a_column_of_the_data_goes_before_a_file_of_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "type").write_text("a\n" * N)

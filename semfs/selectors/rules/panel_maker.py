@@ -176,9 +176,9 @@ class _PanelMaker:
         else:
             unpriced_names = [feature_name(j, self.names) for j in unpriced]
         message = (
-            f"has no price of {len(unpriced)} of the {int(is_open.sum())} {what} that may be "
-            f"selected: {listed(unpriced_names)}. Give prices, or restrict candidates to the "
-            f"priced {what}."
+            f"has no price of {len(unpriced)} of the {int(is_open.sum())} {what} "
+            f"that may be selected: {listed(unpriced_names)}. "
+            f"Give prices, or restrict candidates to the priced {what}."
         )
         raise ParameterError("costs", message)
 
