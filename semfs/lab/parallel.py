@@ -17,12 +17,14 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from typing import Any, NamedTuple, Self, TypeAlias
 
 from joblib import cpu_count
 from joblib.externals.loky import ProcessPoolExecutor
+from joblib.externals.loky.backend import resource_tracker as loky_tracker
 from threadpoolctl import threadpool_limits
 
 from semfs.lab.store import Job, Result, Store
@@ -290,25 +292,44 @@ def _in_one_pool(
 
 
 def _submit(pool: ProcessPoolExecutor, job: Job) -> Future[Outcome]:
-    """Hand a job to the pool.
+    """Hand a job to the pool. Workers start here, which may take seconds."""
+    with _interrupt_deferred():
+        try:
+            future: Future[Outcome] = pool.submit(_compute_in_worker, job)
+        except BrokenProcessPool as error:
+            # An idle worker died. The caller handles this like a job that broke the pool.
+            future = Future()
+            future.set_exception(error)
+    return future
 
-    Workers start here. They inherit that SIGINT is ignored, so that Ctrl-C, which a terminal
-    sends to all processes, is handled by the parent alone.
+
+@contextmanager
+def _interrupt_deferred() -> Generator[None, None, None]:
+    """Processes started here are deaf to SIGINT; this process handles it at the end.
+
+    A terminal sends Ctrl-C to all processes, and the parent alone shall handle it. If it
+    ignored the signal meanwhile, one that arrives while workers start would be lost.
     """
+    # A resource tracker that starts unblocks the signal.
+    resource_tracker.ensure_running()
+    loky_tracker.ensure_running()
+    received: list[int] = []
     # Only the main thread may set signal handlers.
     in_main_thread = threading.current_thread() is threading.main_thread()
     if in_main_thread:
-        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # Other threads do not block the signal; the handler runs in this one all the same.
+        handler = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
+    if sys.platform != "win32":
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        future: Future[Outcome] = pool.submit(_compute_in_worker, job)
-    except BrokenProcessPool as error:
-        # An idle worker died. The caller handles this like a job that broke the pool.
-        future = Future()
-        future.set_exception(error)
+        yield
     finally:
+        if sys.platform != "win32":
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if in_main_thread:
             signal.signal(signal.SIGINT, handler)
-    return future
+        if received:
+            signal.raise_signal(signal.SIGINT)
 
 
 # The function of a worker process: it is sent once, not with every job.

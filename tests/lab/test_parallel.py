@@ -17,6 +17,7 @@ from lab_jobs import make_job, square
 from threadpoolctl import threadpool_info
 
 from semfs.lab import Result, Store, run
+from semfs.lab.parallel import _interrupt_deferred
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = os.pathsep.join([str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "lab")])
@@ -207,6 +208,29 @@ def test_ctrl_c_ends_a_command_within_seconds_with_one_line(tmp_path, command, m
     assert "resource_tracker" not in err
     assert "Traceback" not in err
     assert all(_gone_within(pid, 1.0) for pid in workers)
+
+
+@unix
+def test_ctrl_c_while_workers_start_is_not_lost_and_does_not_reach_them():
+    children = []
+    with pytest.raises(KeyboardInterrupt):
+        _start_child_and_interrupt(children)
+    [child] = children
+    assert child.poll() is None
+    child.communicate(b"\n")
+    assert child.returncode == 0
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def _start_child_and_interrupt(children):
+    code = "print(1, flush=True); input()"
+    with _interrupt_deferred():
+        child = subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1)
+        children.append(child)
+        child.stdout.read(1)  # it has started
+        child.send_signal(signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def _comparable(run_folder):
