@@ -19,6 +19,7 @@ OTHER_NAMES = {
     "n_jobs": "--jobs",
     "n_repeats": "--repeats",
     "n_splits": "--splits",
+    "n_unseen": "--n-unseen",
     "no_label": "--unlabeled-names",
     "missing_values": "--impute",
     "unknown_rate": "--unknown",

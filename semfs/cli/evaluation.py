@@ -38,7 +38,7 @@ from semfs.cli.options import (
     words,
 )
 from semfs.cli.selection import CANDIDATES, EXCLUDE, RARE
-from semfs.io.safety import check_apart
+from semfs.io.safety import check_apart, file_errors
 
 if TYPE_CHECKING:
     from semfs.lab.demo import Demo
@@ -75,6 +75,14 @@ FAILING_GROUPS = (
 )
 SIZES = "Numbers of features, such as 10,20 or 5:50:5, or shares, such as 0.1,0.2."
 SPLITS = "Number of random class splits, also if the data set names unseen classes."
+N_UNSEEN = (
+    "Number of unseen classes in a random class split. Default: as many as the data set names, "
+    "or 30 % of the classes."
+)
+OWN_SPLITS = (
+    "A text file of your own class splits: one line for each split with its unseen classes, "
+    "separated by commas."
+)
 USUAL_METHODS = "semfs-described,semfs,markers,variance,random"
 #: Said of every comparison with given panels.
 DESIGNED = (
@@ -116,6 +124,8 @@ class Evaluation:
     metrics: Annotated[Names, Option("--metric", help=METRIC)] = None
     n_repeats: Annotated[int, Option("--repeats", help=REPEATS)] = 20
     n_splits: Annotated[int | None, Option("--splits", help=SPLITS)] = None
+    n_unseen: Annotated[int | None, Option(help=N_UNSEEN)] = None
+    unseen_file: Annotated[Path | None, Option(help=OWN_SPLITS)] = None
     n_jobs: Jobs = None
     seed: Seed = 0
     out: Annotated[Path | None, Option("--out", "-o", help=PAGE)] = None
@@ -139,6 +149,14 @@ def evaluate(options: Evaluation) -> None:
     """
     if options.unseen and options.n_splits is not None:
         message = "--unseen names classes and --splits draws them: give one of the two."
+        raise ValueError(message)
+    if options.unseen_file is not None and (
+        options.unseen or options.n_splits is not None or options.n_unseen is not None
+    ):
+        message = "--unseen-file lists class splits; leave out --unseen, --splits, --n-unseen."
+        raise ValueError(message)
+    if options.unseen and options.n_unseen is not None:
+        message = "--unseen names classes and --n-unseen draws them: give one of the two."
         raise ValueError(message)
     if options.out is not None and not is_page(options.out):
         message = "the name of the page must end in .html."
@@ -169,7 +187,8 @@ def evaluate(options: Evaluation) -> None:
         metrics=options.metrics or (),
         groups=groups,
         verbose=True,
-        **given(options, "n_splits", "n_repeats", "n_jobs", "seed"),
+        splits=_listed_splits(options.unseen_file, data),
+        **given(options, "n_splits", "n_unseen", "n_repeats", "n_jobs", "seed"),
     )
     if Path(options.data).exists():
         notes.append(UNRULED)
@@ -179,6 +198,7 @@ def evaluate(options: Evaluation) -> None:
     if options.as_json:
         print(json.dumps(rows, indent=1))
     elif rows:
+        show(_unseen_counts(summary))
         print_scores(rows)
     written = _write_page_and_tables(options, rows, summary, list(given_panels))
     if not options.as_json:
@@ -186,6 +206,18 @@ def evaluate(options: Evaluation) -> None:
     for note in summary.notes:
         complain(note)
     report_failures(summary.failures, "failed jobs")
+
+
+def _listed_splits(path: Path | None, data: Any) -> list[list[Any]] | None:
+    """Return the unseen classes of each split, from a file with one line for each."""
+    from semfs.labels import classes_in
+
+    if path is None:
+        return None
+    with file_errors(path, "text file"):
+        lines = path.read_text("utf-8-sig").splitlines()
+    classes = data.classes.tolist()
+    return [classes_in([line.strip()], classes) for line in lines if line.strip()]
 
 
 def _write_page_and_tables(
@@ -312,6 +344,18 @@ def _numbers_of_features(sizes: list[float], n_features: int) -> list[int]:
     return sorted(set(numbers))
 
 
+def _unseen_counts(summary: "Summary") -> str:
+    """Return a sentence on how many classes are unseen in each class split."""
+    (facts,) = summary.info["datasets"].values()
+    splits = facts["splits"].values()
+    n_unseen = sorted({len(split["unseen"]) for split in splits})
+    n_classes = len(facts["seen"]) + len(facts["unseen"])
+    shown = " to ".join(str(n) for n in sorted({n_unseen[0], n_unseen[-1]}))
+    if len(splits) == 1:
+        return f"One class split: {shown} of {n_classes} classes are unseen."
+    return f"{len(splits)} class splits: {shown} of {n_classes} classes are unseen in each."
+
+
 def print_scores(rows: list[dict[str, Any]]) -> None:
     """Print one line per method, best mean first, averaged over splits."""
     from semfs.lab.comparison import comparable_ks, curves, metrics_of
@@ -335,7 +379,7 @@ def print_scores(rows: list[dict[str, Any]]) -> None:
         # neighbors are of seen classes, the harmonic mean is of both, as their titles say
         title = name if metric in ("knn", "harmonic") else f"{name} on unseen classes"
         if n_splits > 1:
-            title += f", {n_splits} splits"
+            title += f", {n_splits} class splits"
         mean = "mean" if compared == ks else f"mean to {compared[-1]}"
         print_table(title, ["method", *(f">{k}" for k in ks), f">{mean}"], lines)
 

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import assert_all_finite
 
-from semfs._typing import PathLike
+from semfs._typing import Label, PathLike
 from semfs.datasets import ZeroShotDataset
 from semfs.lab.compared_method import Method
 from semfs.lab.data import open_data
@@ -22,7 +22,13 @@ from semfs.lab.methods import METHODS, find_method
 from semfs.lab.parallel import Summary, run
 from semfs.lab.plan import Experiment, plan
 from semfs.lab.runner import KS, Protocol, make_runner
-from semfs.lab.splits import Splits, class_splits, random_splits
+from semfs.lab.splits import (
+    RANDOM_SPLITS,
+    Splits,
+    class_splits,
+    listed_splits,
+    random_splits,
+)
 from semfs.lab.store import Row, Store
 from semfs.lab.zero_shot import is_described
 from semfs.labels import FEW_SAMPLES, similar_labels
@@ -53,6 +59,8 @@ def evaluate(
     methods: Sequence[str | BaseEstimator | Method] = ("semfs", "anova", "variance", "random"),
     *,
     n_splits: int | None = None,
+    n_unseen: int | None = None,
+    splits: Sequence[Sequence[Label]] | None = None,
     ks: Sequence[int] = KS,
     n_repeats: int = 20,
     n_jobs: int | None = None,
@@ -79,6 +87,12 @@ def evaluate(
         each unseen class, and for all methods only the other half is clustered.
     n_splits : int, optional
         Number of random class splits, even if the data set names unseen classes.
+    n_unseen : int, optional
+        Number of unseen classes of a random split. By default as many as the data set names,
+        or 30 % of the classes.
+    splits : sequence of sequences of class labels, optional
+        Your own class splits, each a list of unseen classes. Do not evaluate them one by one:
+        a report takes intervals over splits from the rows of one call.
     ks, n_repeats : sequence of int, int
         Numbers of features to evaluate, and number of K-means runs per score.
     n_jobs, verbose
@@ -109,7 +123,7 @@ def evaluate(
     check_metrics(metrics)
     if not isinstance(data, ZeroShotDataset):
         data = open_data(data)
-    splits = _splits(data, n_splits, seed)
+    unseen_by_split = _splits(data, splits, n_splits, n_unseen, seed)
     ks = sorted(set(ks))
     _check_data(data, ks)
     uses_unlabeled = [method.label for method in chosen if method.uses_unlabeled]
@@ -126,7 +140,7 @@ def evaluate(
     runner = make_runner(
         store,
         {data.name: lambda: data},
-        {data.name: splits},
+        {data.name: unseen_by_split},
         protocol,
         {method.name: method for method in chosen},
     )
@@ -142,7 +156,7 @@ def evaluate(
     if details:
         summary.details = details_of(
             data,
-            splits,
+            unseen_by_split,
             rows,
             n_repeats=n_repeats,
             seed=seed,
@@ -160,12 +174,25 @@ def _measures(data: ZeroShotDataset) -> tuple[str, ...]:
     return (*MORE_MEASURES, *predicted)
 
 
-def _splits(data: ZeroShotDataset, n_splits: int | None, seed: int) -> Splits:
-    """Return the class splits of a data set, or ``n_splits`` random ones."""
+def _splits(
+    data: ZeroShotDataset,
+    listed: Sequence[Sequence[Label]] | None,
+    n_splits: int | None,
+    n_unseen: int | None,
+    seed: int,
+) -> Splits:
+    """The class splits that are listed, or random ones, or those of the data set."""
+    if listed is not None:
+        if n_splits is not None or n_unseen is not None:
+            raise ValueError(
+                "splits lists class splits, n_splits and n_unseen draw them at random: give "
+                "one of the two."
+            )
+        return listed_splits(data, listed)
     # A number asks for random splits, also of a data set that names one.
-    if n_splits is None:
+    if n_splits is None and n_unseen is None:
         return class_splits(data, seed=seed)
-    return random_splits(data, n_splits, seed)
+    return random_splits(data, n_splits or RANDOM_SPLITS, seed, n_unseen)
 
 
 def _named_methods(methods: Sequence[str | BaseEstimator | Method]) -> list[Method]:

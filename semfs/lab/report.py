@@ -71,6 +71,9 @@ CSV_COLUMNS = [
     "semfs_version",
 ]
 
+#: Two rows of a run differ in one of these.
+ROW_KEY = ("experiment", "dataset", "split", "method", "label", "params", "seed", "k")
+
 #: Text that starts with one of these is a formula to a spreadsheet.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -107,7 +110,22 @@ def write_report(
     >>> write_report([row], Path(tempfile.mkdtemp()) / "report.html").name
     'report.html'
     """
+    _check_distinct_rows(rows)
     return write_text(render(rows, failures, info or {}, sections), path)
+
+
+def _check_distinct_rows(rows: Iterable[Row]) -> None:
+    """Refuse rows of two evaluations that would be averaged as if they were one."""
+    known: set[str] = set()
+    for row in rows:
+        key = json.dumps([row.get(name) for name in ROW_KEY], default=str, sort_keys=True)
+        if key in known:
+            raise ValueError(
+                f"two rows are of data set {row['dataset']!r}, split {row['split']!r}, "
+                f"method {row['label']!r} and k={row['k']}. Evaluate your own class splits in "
+                "one call, evaluate(data, splits=[...]), or give the splits distinct names."
+            )
+        known.add(key)
 
 
 def write_csv(rows: Iterable[Row], path: PathLike) -> Path:

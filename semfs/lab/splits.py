@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
 
 from semfs._typing import AttributesLike, Indices, Label, Matrix
-from semfs.validation import check_integer
+from semfs.validation import ParameterError, check_integer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,6 +35,10 @@ FEWEST_SAMPLES = 2
 
 #: Name of the split that a data set itself defines.
 GIVEN = "given"
+
+#: How splits are called that a caller lists, with a number; and random ones.
+LISTED = "listed"
+RANDOM = "random"
 
 #: Stands between the seen classes in the name of a split that is a pair of them.
 PAIR = "+"
@@ -279,12 +283,40 @@ def seen_pair(name: str) -> tuple[str, str] | None:
     return (first, second) if second and PAIR not in second else None
 
 
+def listed_splits(data: ZeroShotDataset, splits: Sequence[Sequence[Label]]) -> Splits:
+    """Return the splits given by lists of unseen classes, called "listed-0", "listed-1", …
+
+    >>> from semfs.datasets import load_sample
+    >>> data = load_sample()
+    >>> list(listed_splits(data, [data.classes[:2], data.classes[2:5]]))
+    ['listed-0', 'listed-1']
+    """
+    if isinstance(splits, str | bytes) or not len(splits):
+        raise ValueError("splits must be a list of lists of unseen classes.")
+    found: Splits = {}
+    for number, unseen in enumerate(splits):
+        # It checks that the classes are known and distinct.
+        split = data.with_unseen(list(unseen))
+        n_seen = len(split.seen)
+        if min(n_seen, len(split.unseen)) < FEWEST_CLASSES:
+            raise ValueError(
+                f"splits[{number}] has {n_seen} seen and {len(split.unseen)} unseen classes, "
+                f"but at least {FEWEST_CLASSES} of each are needed."
+            )
+        found[f"{LISTED}-{number}"] = split.unseen.tolist()
+    return found
+
+
 def random_splits(
     data: ZeroShotDataset,
     n_splits: int,
     seed: int,
+    n_unseen: int | None = None,
 ) -> Splits:
-    """Return random splits with as many unseen classes as the data set has, or 30 %."""
+    """Return random splits with ``n_unseen`` unseen classes.
+
+    By default they are as many as the data set names, or 30 % of the classes.
+    """
     check_integer("n_splits", n_splits, 1)
     n_classes = len(data.classes)
     if n_classes < 2 * FEWEST_CLASSES:
@@ -292,11 +324,20 @@ def random_splits(
             f"{data.name} has {n_classes} classes, but a split needs "
             f"{FEWEST_CLASSES} seen and {FEWEST_CLASSES} unseen."
         )
-    # At least two of each kind, whatever the share says.
-    n_wanted = len(data.unseen) or round(UNSEEN_SHARE * n_classes)
-    n_unseen = min(max(FEWEST_CLASSES, n_wanted), n_classes - FEWEST_CLASSES)
+    most = n_classes - FEWEST_CLASSES
+    if n_unseen is None:
+        # At least two of each kind, whatever the share says.
+        n_wanted = len(data.unseen) or round(UNSEEN_SHARE * n_classes)
+        n_unseen = min(max(FEWEST_CLASSES, n_wanted), most)
+    check_integer("n_unseen", n_unseen, FEWEST_CLASSES)
+    if n_unseen > most:
+        raise ParameterError(
+            "n_unseen",
+            f"is {n_unseen}, but {data.name} has {n_classes} classes, of which at least "
+            f"{FEWEST_CLASSES} must be seen. Use {most} or less.",
+        )
     draws = data.random_splits(n_splits, n_unseen, random_state=seed)
-    return {f"random-{i}": draw.unseen.tolist() for i, draw in enumerate(draws)}
+    return {f"{RANDOM}-{i}": draw.unseen.tolist() for i, draw in enumerate(draws)}
 
 
 def split_facts(

@@ -8,7 +8,13 @@ import pytest
 
 from semfs.datasets import ZeroShotDataset, load_sample
 from semfs.lab.data import find_data, open_data
-from semfs.lab.splits import SplitData, class_splits, synthetic_data
+from semfs.lab.splits import (
+    SplitData,
+    class_splits,
+    listed_splits,
+    random_splits,
+    synthetic_data,
+)
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +30,22 @@ def ten_classes(name, unseen=()):
 
 
 # ---- class splits ----------------------------------------------------------------------------
+
+
+def test_listed_splits_have_names_and_random_ones_as_many_unseen_classes_as_asked_for():
+    data = load_sample()
+    classes = data.classes.tolist()
+    lists = [classes[:2], classes[3:6]]
+    splits = listed_splits(data, lists)
+    assert splits == {"listed-0": lists[0], "listed-1": lists[1]}
+    with pytest.raises(ValueError, match=r"splits\[1\] has .* 1 unseen"):
+        listed_splits(data, [classes[:2], classes[:1]])
+    with pytest.raises(ValueError, match="list of lists"):
+        listed_splits(data, [])
+    drawn = random_splits(data, 3, 0, n_unseen=4)
+    assert {len(unseen) for unseen in drawn.values()} == {4}
+    with pytest.raises(ValueError, match=f"Use {len(classes) - 2} or less"):
+        random_splits(data, 1, 0, n_unseen=len(classes))
 
 
 def test_cifar10_has_45_splits_of_two_seen_classes_and_fewer_are_the_first_of_them():

@@ -14,10 +14,11 @@ from typer.testing import CliRunner
 
 from semfs import SemFS
 from semfs.cli import app
-from semfs.datasets import ZeroShotDataset, load_sample
+from semfs.datasets import ZeroShotDataset, load_npz, load_sample
 from semfs.lab.data import open_data
 from semfs.lab.evaluate import evaluate
 from semfs.lab.methods import find_method
+from semfs.lab.report import write_report
 from semfs.lab.restricted import restricted
 from semfs.lab.splits import SplitData
 
@@ -189,6 +190,30 @@ def test_evaluate_takes_ones_own_files_of_every_kind(files, name):
     rows = json.loads(invoke("evaluate", files / name, *own, *rest, *given).stdout)
     assert {row["split"] for row in rows} == {"given"}
     assert {len(row["features"]) for row in rows} == {2}
+
+
+def test_own_class_splits_are_evaluated_in_one_call(files, tmp_path):
+    path = files / "cells.npz"
+    lists = [["a", "b"], ["c", "d"], ["e", "f, g"]]
+    options = {"ks": [2], "n_repeats": 2, "n_jobs": 1}
+    rows, summary = evaluate(path, ["variance"], splits=lists, **options)
+    assert [row["split"] for row in rows] == ["listed-0", "listed-1", "listed-2"]
+    facts = summary.info["datasets"]["cells"]["splits"]
+    assert [split["unseen"] for split in facts.values()] == lists
+    with pytest.raises(ValueError, match="give one of the two"):
+        evaluate(path, ["variance"], splits=lists, n_splits=2, **options)
+    data = load_npz(path)
+    apart = [evaluate(data.with_unseen(u), ["variance"], **options)[0] for u in lists]
+    with pytest.raises(ValueError, match=r"two rows are of .*splits=\[...\]"):
+        write_report([row for rows in apart for row in rows], tmp_path / "page.html")
+    (tmp_path / "splits.txt").write_text('a, b\n\nc,d\ne,"f, g"\n', encoding="utf-8")
+    rest = ["-m", "variance", "-k", 2, "--repeats", 2, "-j", 1]
+    done = invoke("evaluate", path, *rest, "--unseen-file", tmp_path / "splits.txt")
+    assert "3 class splits: 2 of 6 classes are unseen in each." in done.stdout
+    done = invoke("evaluate", path, *rest, "--n-unseen", 3, "--splits", 2)
+    assert "2 class splits: 3 of 6 classes are unseen in each." in done.stdout
+    refused = invoke("evaluate", path, *rest, "--n-unseen", 5)
+    assert "--n-unseen is 5" in refused.stderr
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
