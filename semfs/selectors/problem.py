@@ -30,6 +30,7 @@ from semfs.selectors.training_checks import (
     check_two_classes,
     warn_of_constant_attributes,
     warn_of_dominant_features,
+    warn_of_row_numbers,
 )
 from semfs.validation import ParameterError
 
@@ -79,6 +80,7 @@ class Problem:
         # Features that cannot be selected cannot dominate the selection either.
         variances = np.where(candidates.allowed, moments.scatter_diag, 0.0)
         warn_of_dominant_features(variances, feature_names)
+        warn_of_row_numbers(moments, candidates.allowed, feature_names)
         knowledge = further_knowledge(params, objective, table, data.unlabeled)
         rules = _rules(
             params,

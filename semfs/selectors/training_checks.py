@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from semfs._typing import AttributesLike, Float64
+from semfs._typing import AttributesLike, Float64, Mask
 from semfs.attributes import AttributeTable, constant_attributes
 from semfs.feature_names import feature_name
 from semfs.method.moments import Moments
@@ -15,6 +15,16 @@ from semfs.validation import ParameterError, ParameterWarning, listed, warn_user
 
 #: Share of the total variance beyond which a few features are named: their unit may differ.
 DOMINANT_VARIANCE = 0.95
+#: Features of two units, if so many have standard deviations that are this many times those of
+#: the others, without any between. Genes and embeddings have no such gap.
+UNIT_RATIO = 5.0
+FEWEST_OF_A_UNIT = 4
+FEWEST_SHARE_OF_A_UNIT = 0.05
+FEWEST_FEATURES = 20
+#: With fewer samples, a feature may have the mean and variance of row numbers by chance.
+FEWEST_ROW_NUMBERS = 30
+#: If more features look like row numbers, they are ranks.
+MOST_ROW_NUMBERS = 3
 #: A table with fewer rows for each seen class is taken as a table of classes.
 MANY_ROWS = 2
 #: At most so many features are named, out of at least so many times their number: of few
@@ -114,6 +124,7 @@ def warn_of_dominant_features(
     largest = np.argsort(-shares, kind="stable")[:MOST_DOMINANT]
     reached = np.cumsum(shares[largest])
     if reached[-1] <= DOMINANT_VARIANCE:
+        _warn_of_units(variances)
         return
     # The fewest features that exceed the share, and among how many that is remarkable.
     n = 1 + int(np.argmax(reached > DOMINANT_VARIANCE))
@@ -133,3 +144,56 @@ def warn_of_dominant_features(
         f"{text} and will dominate the selection. {remedy}; scale the features to unit "
         "variance if their units differ."
     )
+
+
+def _warn_of_units(variances: Float64) -> None:
+    """Warn if many features have nearly all of the variance because of their unit."""
+    varying = np.sort(variances[variances > 0])
+    n = len(varying)
+    if n < FEWEST_FEATURES:
+        return
+    # A gap is only looked for where enough features are on both sides.
+    margin = max(FEWEST_OF_A_UNIT, int(np.ceil(FEWEST_SHARE_OF_A_UNIT * n)))
+    ratios = np.sqrt(varying[margin : n - margin + 1] / varying[margin - 1 : n - margin])
+    # The number of features below each gap, for gaps that are wide enough.
+    n_below = margin + np.flatnonzero(ratios >= UNIT_RATIO)
+    shares = np.array([varying[start:].sum() / varying.sum() for start in n_below])
+    found = n_below[shares > DOMINANT_VARIANCE]
+    if not len(found):
+        return
+    # The fewest features with nearly all of the variance.
+    first = int(found[-1])
+    share = varying[first:].sum() / varying.sum()
+    ratio = np.sqrt(varying[first] / varying[first - 1])
+    warn_user(
+        f"{n - first} of {n} features have {share:.0%} of the variance of all features. Their "
+        f"standard deviations are at least {ratio:.0f} times those of the others, so their "
+        "units may decide the selection; scale the features to unit variance if their units "
+        "differ."
+    )
+
+
+def warn_of_row_numbers(
+    moments: Moments,
+    allowed: Mask,
+    names: Sequence[str] | None,
+) -> None:
+    """Warn of features with the mean and variance of the numbers of the samples.
+
+    Only those that may be selected, a mask ``allowed`` (d,).
+    """
+    n = float(moments.counts.sum())
+    if n < FEWEST_ROW_NUMBERS:
+        return
+    tol = 100 * moments.eps * n
+    means = moments.counts @ moments.means / n
+    from_zero = np.abs(means - (n - 1) / 2) < tol
+    from_one = np.abs(means - (n + 1) / 2) < tol
+    is_serial = np.isclose(moments.scatter_diag, n * (n * n - 1) / 12, rtol=100 * moments.eps)
+    found = np.flatnonzero((from_zero | from_one) & is_serial & allowed)
+    if 0 < len(found) <= MOST_ROW_NUMBERS:
+        shown = listed([feature_name(int(j), names) for j in found])
+        warn_user(
+            f"{shown}: the values seem to be row numbers, which measure nothing. Exclude such a "
+            "column."
+        )

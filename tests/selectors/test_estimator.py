@@ -386,6 +386,32 @@ def test_several_columns_that_outweigh_all_others_are_named(n_dominant, d, warne
         assert "size 0" in messages[0]
 
 
+def _warnings_of_fit(X, y, A):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        SemFS(5, A).fit(X, y)
+    return [str(one.message) for one in caught]
+
+
+@pytest.mark.parametrize(("scale", "warned"), [(1.0, False), (3.0, False), (1000.0, True)])
+def test_units_of_many_columns_that_decide_the_selection_are_warned_of(scale, warned):
+    X, y, A = make_problem(d=40)
+    X[:, ::4] *= scale
+    found = [text for text in _warnings_of_fit(X, y, A) if "units may decide" in text]
+    assert len(found) == warned
+    assert all("10 of 40 features have 100% of the variance" in text for text in found)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_column_of_row_numbers_is_named_but_not_ranks(first):
+    X, y, A = make_problem(d=40)
+    ranks = first + np.argsort(np.argsort(X, axis=0), axis=0)
+    assert not [text for text in _warnings_of_fit(ranks, y, A) if "row numbers" in text]
+    X[:, 7] = first + np.random.RandomState(0).permutation(len(X))
+    (text,) = [text for text in _warnings_of_fit(X, y, A) if "row numbers" in text]
+    assert text.startswith("x7:")
+
+
 def test_text_columns_of_a_frame_are_ignored_and_named_with_labels_apart_or_inside():
     X, y, table = named_problem()
     noted = X.assign(note="re-measured", kind=y)
