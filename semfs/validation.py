@@ -234,9 +234,9 @@ def joined(names: Sequence[str]) -> str:
     return ("; " if has_comma else ", ").join(names)
 
 
-def counted(n: int, noun: str) -> str:
+def counted(n: int, noun: str, plural: str = "") -> str:
     """Return a number of things, such as "1 feature" and "2 features"."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+    return f"{n} {noun}" if n == 1 else f"{n} {plural or noun + 's'}"
 
 
 #: Columns with missing values that a message names.

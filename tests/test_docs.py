@@ -654,3 +654,4 @@ def test_the_readme_of_the_package_has_no_dead_link(source):
     assert [target for target in targets if not re.match(r"https?:|#", target)] == []
     assert ("![" in text) == (source is not None)
     assert "Limitations" in text  # the text of a link stays
+    assert re.search(r"\((more|measured|method|benchmarks)\)", text) is None

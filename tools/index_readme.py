@@ -13,6 +13,8 @@ from typing import Any
 README = "README.md"
 #: A Markdown link or picture whose target is neither an address nor a place on the page.
 RELATIVE = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:|#)([^)\s]+)\)")
+#: A remark in parentheses that is such a link alone: without it, a word would be left.
+REMARK = re.compile(r" \(\[[^\]]*\]\((?!\w+:|#)[^)\s]+\)\)")
 #: A picture on lines of its own, and its caption in italics below it.
 PICTURE = re.compile(r"^!\[[^\]]*\]\((?!\w+:)[^)\s]+\)\n\n(?:\*[^*].*?\*\n\n)?", re.M | re.S)
 
@@ -24,9 +26,12 @@ def for_index(text: str, source: str | None) -> str:
     'See [limits](https://example.org/it/blob/HEAD/docs/limits.md).'
     >>> for_index("See [limits](docs/limits.md).", None)
     'See limits.'
+    >>> for_index("It is fast ([measured](docs/speed.md)).", None)
+    'It is fast.'
     """
     if source is None:
-        return RELATIVE.sub(r"\2", PICTURE.sub("", text))
+        text = REMARK.sub("", PICTURE.sub("", text))
+        return RELATIVE.sub(r"\2", text)
 
     def absolute(link: re.Match[str]) -> str:
         # The index shows pictures, so it needs the file itself and not the page about it.

@@ -97,6 +97,11 @@ UNRULED = (
     "applied here, to all methods. A panel with other rules (such as --include, --batch, "
     "--min-per-class or --budget) is not what is compared; give its list with --panel."
 )
+#: Said if numbers of features are left out because of groups.
+CUT = (
+    "-k {} left out: there a panel would hold some of the features of a group, but not all that "
+    "it has of it."
+)
 #: Failed jobs that are printed one by one.
 MOST_FAILURES = 10
 
@@ -178,7 +183,11 @@ def evaluate(options: Evaluation) -> None:
     if options.groups is not None:
         groups = group_table(options.groups, data.feature_names)
     ks = _numbers_of_features(sizes, data.X.shape[1])
-    ks = _compared_sizes(ks, given_panels, groups)
+    whole = _compared_sizes(ks, given_panels, groups)
+    left_out = sorted(set(ks) - set(whole))
+    if left_out:
+        notes.append(CUT.format(", ".join(str(k) for k in left_out)))
+    ks = whole
     rows, summary = evaluate_methods(
         data,
         [*words(options.methods), *_panel_methods(given_panels)],
@@ -190,7 +199,8 @@ def evaluate(options: Evaluation) -> None:
         splits=_listed_splits(options.unseen_file, data),
         **given(options, "n_splits", "n_unseen", "n_repeats", "n_jobs", "seed"),
     )
-    if Path(options.data).exists():
+    # Only who has designed a panel can mistake what is compared.
+    if given_panels or groups:
         notes.append(UNRULED)
     # notes on panels come first: they concern every score below
     summary.notes[:0] = notes

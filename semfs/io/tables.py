@@ -80,7 +80,7 @@ MOST_NAMES = 8
 #: What to do about gaps in a table for a fit.
 FILL_TO_FIT = (
     "Fill the gaps (--impute on the command line, "
-    'missing_values="class-mean" of SemFS), or name the columns in drop.'
+    'SemFS(missing_values="class-mean") in Python), or name the columns in drop.'
 )
 #: Bytes that the Parquet reader buffers of each column.
 PARQUET_BUFFER = 2**16

@@ -32,7 +32,7 @@ from semfs.lab.splits import (
 from semfs.lab.store import Row, Store
 from semfs.lab.zero_shot import is_described
 from semfs.labels import FEW_SAMPLES, similar_labels
-from semfs.validation import listed
+from semfs.validation import counted, listed
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -263,9 +263,10 @@ def _notes_on_data(data: ZeroShotDataset, ks: Sequence[int]) -> list[str]:
     rare = [f"{label} ({size})" for label, size in sizes.items() if size < FEW_SAMPLES]
     if rare:
         notes.append(
-            f"{len(rare)} classes have fewer than {FEW_SAMPLES} samples: {listed(rare)}. Where "
-            "they are unseen, their recall is mostly chance, and counts as much as that of a "
-            f"large class. Leave them out with --min-cells {FEW_SAMPLES}."
+            f"{counted(len(rare), 'class', 'classes')} with fewer than {FEW_SAMPLES} samples: "
+            f"{listed(rare)}. Where such a class is unseen, its recall is mostly chance, and "
+            "counts as much as that of a large class. To leave such classes out, use --min-cells "
+            f"{FEW_SAMPLES}."
         )
     if ks[-1] > data.X.shape[1]:
         notes.append(

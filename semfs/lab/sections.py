@@ -509,7 +509,10 @@ def score_panels(
         for metric, title in metrics.items():
             found = curves(rows, metric, x)
             log = "x" if _spans_orders_of_magnitude(found) else ""
-            panels.append(_panel(f"{data_title(name)}: {title}", found, x_title, title, log))
+            # Other curves are also averaged over the draws of samples.
+            unit = "class split" if x == "k" else "repetition"
+            name_of_panel = f"{data_title(name)}: {title}"
+            panels.append(_panel(name_of_panel, found, x_title, title, log, unit))
     return panels
 
 
@@ -529,11 +532,12 @@ def _panel(
     x: str,
     y: str,
     log: str,
+    unit: str = "repetition",
 ) -> Panel:
-    """Return a panel of curves."""
+    """Return a panel of curves, with points that are means over so many units."""
     series = {}
     for label, line in found.items():
-        series[label] = [(p.x, p.mean, p.sd, _counted(p.n, "repetition")) for p in line]
+        series[label] = [(p.x, p.mean, p.sd, _counted(p.n, unit)) for p in line]
     return Panel(title, x, y, series, log)
 
 

@@ -89,7 +89,7 @@ def unseen_class_problem(
     return UnseenProblem(
         problem.scaled_by(wanted / gain),
         model.r2,
-        f"used: {predicted}; predictions for unseen classes are as rough",
+        f"used: {predicted}; expect as much for unseen classes",
     )
 
 

@@ -199,7 +199,7 @@ def test_classes_that_are_described_alike_are_named(cells, select, tmp_path):
 def test_rare_types_are_named_and_left_out_if_asked_for(cells, select):
     rare = cells[[*range(0, 60, 3), *range(1, 60, 3), 2, 5]].copy()
     done = select(rare)
-    assert "1 classes have fewer than 5 samples: macrophage (2)." in done.stderr
+    assert "1 class with fewer than 5 samples: macrophage (2)." in done.stderr
     assert "of 3 classes" in done.stdout
     done = select(rare, "--min-cells", 3, "--unseen", "macrophage")
     assert "macrophage (2). Their samples are not used." in done.stderr

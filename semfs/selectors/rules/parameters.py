@@ -50,9 +50,10 @@ def check_rules(params: RuleParameters) -> None:
         )
         raise ParameterError("n_features_to_select", message)
     if (params.costs is None) != (params.budget is None):
-        given = "costs" if params.budget is None else "budget"
-        missing = "budget" if params.budget is None else "costs"
-        raise ParameterError(given, f"needs {missing}: give both of them, or neither.")
+        if params.budget is None:
+            message = ": prices have no effect without a budget. Give a budget, or no prices."
+            raise ParameterError("costs", message)
+        raise ParameterError("budget", "needs the price of each feature (costs).")
     low = params.min_level
     high = params.max_level
     if low is not None and high is not None and low > high:
