@@ -79,7 +79,7 @@ N_UNSEEN = (
     "Number of unseen classes in a random class split. Default: as many as the data set names, "
     "or 30 % of the classes."
 )
-OWN_SPLITS = (
+SPLITS_FILE = (
     "A text file of your own class splits: one line for each split with its unseen classes, "
     "separated by commas."
 )
@@ -98,10 +98,7 @@ UNRULED = (
     "--min-per-class or --budget) is not what is compared; give its list with --panel."
 )
 #: Said if numbers of features are left out because of groups.
-CUT = (
-    "-k {} left out: there a panel would hold some of the features of a group, but not all that "
-    "it has of it."
-)
+CUT = "-k {} left out: with so many features, a panel would end within a group."
 #: Failed jobs that are printed one by one.
 MOST_FAILURES = 10
 
@@ -130,7 +127,7 @@ class Evaluation:
     n_repeats: Annotated[int, Option("--repeats", help=REPEATS)] = 20
     n_splits: Annotated[int | None, Option("--splits", help=SPLITS)] = None
     n_unseen: Annotated[int | None, Option(help=N_UNSEEN)] = None
-    unseen_file: Annotated[Path | None, Option(help=OWN_SPLITS)] = None
+    unseen_file: Annotated[Path | None, Option(help=SPLITS_FILE)] = None
     n_jobs: Jobs = None
     seed: Seed = 0
     out: Annotated[Path | None, Option("--out", "-o", help=PAGE)] = None
@@ -152,17 +149,7 @@ def evaluate(options: Evaluation) -> None:
 
     Example: `semfs evaluate cells.h5ad --label cell_type --attributes cl --splits 5`
     """
-    if options.unseen and options.n_splits is not None:
-        message = "--unseen names classes and --splits draws them: give one of the two."
-        raise ValueError(message)
-    if options.unseen_file is not None and (
-        options.unseen or options.n_splits is not None or options.n_unseen is not None
-    ):
-        message = "--unseen-file lists class splits; leave out --unseen, --splits, --n-unseen."
-        raise ValueError(message)
-    if options.unseen and options.n_unseen is not None:
-        message = "--unseen names classes and --n-unseen draws them: give one of the two."
-        raise ValueError(message)
+    _check_one_kind_of_splits(options)
     if options.out is not None and not is_page(options.out):
         message = "the name of the page must end in .html."
         raise ValueError(f"{options.out}: {message}")
@@ -182,12 +169,9 @@ def evaluate(options: Evaluation) -> None:
     groups = {}
     if options.groups is not None:
         groups = group_table(options.groups, data.feature_names)
-    ks = _numbers_of_features(sizes, data.X.shape[1])
-    whole = _compared_sizes(ks, given_panels, groups)
-    left_out = sorted(set(ks) - set(whole))
-    if left_out:
-        notes.append(CUT.format(", ".join(str(k) for k in left_out)))
-    ks = whole
+    wanted_ks = _numbers_of_features(sizes, data.X.shape[1])
+    ks = _compared_sizes(wanted_ks, given_panels, groups)
+    notes += _note_on_left_out(wanted_ks, ks)
     rows, summary = evaluate_methods(
         data,
         [*words(options.methods), *_panel_methods(given_panels)],
@@ -216,6 +200,26 @@ def evaluate(options: Evaluation) -> None:
     for note in summary.notes:
         complain(note)
     report_failures(summary.failures, "failed jobs")
+
+
+def _check_one_kind_of_splits(options: Evaluation) -> None:
+    """Raise if options name unseen classes in more than one way."""
+    drawn = options.n_splits is not None or options.n_unseen is not None
+    if options.unseen and drawn:
+        drawing = "--n-unseen" if options.n_splits is None else "--splits"
+        raise ValueError(
+            f"--unseen names classes and {drawing} draws them: give one of the two."
+        )
+    if options.unseen_file is not None and (options.unseen or drawn):
+        raise ValueError(
+            "--unseen-file lists class splits; leave out --unseen, --splits, --n-unseen."
+        )
+
+
+def _note_on_left_out(wanted: list[int], compared: list[int]) -> list[str]:
+    """Return a note on the numbers of features that are left out, if there are some."""
+    left_out = sorted(set(wanted) - set(compared))
+    return [CUT.format(", ".join(str(k) for k in left_out))] if left_out else []
 
 
 def _listed_splits(path: Path | None, data: Any) -> list[list[Any]] | None:
@@ -360,10 +364,12 @@ def _unseen_counts(summary: "Summary") -> str:
     splits = facts["splits"].values()
     n_unseen = sorted({len(split["unseen"]) for split in splits})
     n_classes = len(facts["seen"]) + len(facts["unseen"])
-    shown = " to ".join(str(n) for n in sorted({n_unseen[0], n_unseen[-1]}))
+    ends = sorted({n_unseen[0], n_unseen[-1]})
+    shown = " to ".join(str(n) for n in ends)
+    shown = f"{shown} of {n_classes} classes are unseen"
     if len(splits) == 1:
-        return f"One class split: {shown} of {n_classes} classes are unseen."
-    return f"{len(splits)} class splits: {shown} of {n_classes} classes are unseen in each."
+        return f"One class split: {shown}."
+    return f"{len(splits)} class splits: {shown} in each."
 
 
 def print_scores(rows: list[dict[str, Any]]) -> None:

@@ -148,11 +148,9 @@ def evaluate(
     jobs, notes = plan([Experiment("clustering", names)], runner)
     summary = run(jobs, store, runner.compute, n_jobs=n_jobs, verbose=verbose)
     rows = store.rows()
-    if uses_unlabeled:
-        summary.notes.append(HALVED.format(", ".join(uses_unlabeled)))
-    if groups:
-        summary.notes.append(GROUPS_FAIL)
+    summary.notes += _notes_on_options(uses_unlabeled, groups)
     summary.notes += [*notes, *_notes_on_knowledge(rows), *_notes_on_data(data, ks)]
+    summary.info = {"started": started, "datasets": store.info()["datasets"]}
     if details:
         summary.details = details_of(
             data,
@@ -163,7 +161,6 @@ def evaluate(
             unlabeled_half=protocol.unlabeled_half,
             groups=groups,
         )
-    summary.info = {"started": started, "datasets": store.info()["datasets"]}
     return rows, summary
 
 
@@ -185,8 +182,8 @@ def _splits(
     if listed is not None:
         if n_splits is not None or n_unseen is not None:
             raise ValueError(
-                "splits lists class splits, n_splits and n_unseen draw them at random: give "
-                "one of the two."
+                "splits lists class splits, n_splits and n_unseen draw "
+                "them at random: give one of the two."
             )
         return listed_splits(data, listed)
     # A number asks for random splits, also of a data set that names one.
@@ -237,6 +234,19 @@ def _without_repetition(
     return [method for method in methods if method is not METHODS["semfs-described"]]
 
 
+def _notes_on_options(
+    uses_unlabeled: Sequence[str],
+    groups: Mapping[str, str],
+) -> list[str]:
+    """Return what methods with unlabeled samples, and groups, mean for the comparison."""
+    notes = []
+    if uses_unlabeled:
+        notes.append(HALVED.format(", ".join(uses_unlabeled)))
+    if groups:
+        notes.append(GROUPS_FAIL)
+    return notes
+
+
 def _notes_on_knowledge(rows: Sequence[Row]) -> list[str]:
     """Return why selectors did not use a source of information, once per method and source."""
     reasons: dict[tuple[str, str], str] = {}
@@ -263,10 +273,11 @@ def _notes_on_data(data: ZeroShotDataset, ks: Sequence[int]) -> list[str]:
     rare = [f"{label} ({size})" for label, size in sizes.items() if size < FEW_SAMPLES]
     if rare:
         notes.append(
-            f"{counted(len(rare), 'class', 'classes')} with fewer than {FEW_SAMPLES} samples: "
-            f"{listed(rare)}. Where such a class is unseen, its recall is mostly chance, and "
-            "counts as much as that of a large class. To leave such classes out, use --min-cells "
-            f"{FEW_SAMPLES}."
+            f"{counted(len(rare), 'class', 'classes')} with fewer than "
+            f"{FEW_SAMPLES} samples: {listed(rare)}. Where such a class is "
+            "unseen, its recall is mostly chance, and counts as much as "
+            "that of a large class. Leave such classes out with "
+            f"--min-cells {FEW_SAMPLES}."
         )
     if ks[-1] > data.X.shape[1]:
         notes.append(

@@ -50,6 +50,13 @@ def find_metric(measure: str) -> Metric:
 
     The module is installed, or in the working directory.
     """
+    if not isinstance(measure, str):
+        name = getattr(measure, "__name__", type(measure).__name__)
+        raise ValueError(
+            f"metrics has the object {name!r}, but a metric is named as "
+            "text, because other processes import it. Write it to a file "
+            f"my_metrics.py, and pass 'my_metrics:{name}'."
+        )
     module_name, _, name = measure.rpartition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # as `python -m` does; workers get the same path
@@ -67,9 +74,10 @@ def find_metric(measure: str) -> Metric:
 
 def check_metrics(measures: Sequence[str]) -> None:
     """Refuse metrics that do not exist, and two of one name."""
+    for measure in measures:
+        find_metric(measure)
     names = [metric_name(measure) for measure in measures]
     for measure, name in zip(measures, names):
-        find_metric(measure)
         if name in RESERVED or name.endswith("_sd"):
             raise ValueError(
                 f"The metric {measure!r} has the name of a column of the results. Rename it."

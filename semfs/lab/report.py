@@ -118,12 +118,15 @@ def _check_distinct_rows(rows: Iterable[Row]) -> None:
     """Refuse rows of two evaluations that would be averaged as if they were one."""
     known: set[str] = set()
     for row in rows:
-        key = json.dumps([row.get(name) for name in ROW_KEY], default=str, sort_keys=True)
+        values = [row.get(name) for name in ROW_KEY]
+        key = json.dumps(values, default=str, sort_keys=True)
         if key in known:
             raise ValueError(
-                f"two rows are of data set {row['dataset']!r}, split {row['split']!r}, "
-                f"method {row['label']!r} and k={row['k']}. Evaluate your own class splits in "
-                "one call, evaluate(data, splits=[...]), or give the splits distinct names."
+                f"two rows are of data set {row['dataset']!r}, split "
+                f"{row['split']!r}, method {row['label']!r} and "
+                f"k={row['k']}. Evaluate your own class splits in one "
+                "call, evaluate(data, splits=[...]), or give the splits "
+                "distinct names."
             )
         known.add(key)
 

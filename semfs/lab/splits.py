@@ -300,8 +300,9 @@ def listed_splits(data: ZeroShotDataset, splits: Sequence[Sequence[Label]]) -> S
         n_seen = len(split.seen)
         if min(n_seen, len(split.unseen)) < FEWEST_CLASSES:
             raise ValueError(
-                f"splits[{number}] has {n_seen} seen and {len(split.unseen)} unseen classes, "
-                f"but at least {FEWEST_CLASSES} of each are needed."
+                f"splits[{number}] has {n_seen} seen and "
+                f"{len(split.unseen)} unseen classes, but at least "
+                f"{FEWEST_CLASSES} of each are needed."
             )
         found[f"{LISTED}-{number}"] = split.unseen.tolist()
     return found
@@ -333,8 +334,9 @@ def random_splits(
     if n_unseen > most:
         raise ParameterError(
             "n_unseen",
-            f"is {n_unseen}, but {data.name} has {n_classes} classes, of which at least "
-            f"{FEWEST_CLASSES} must be seen. Use {most} or less.",
+            f"is {n_unseen}, but {data.name} has {n_classes} classes, of "
+            f"which at least {FEWEST_CLASSES} must be seen. Use {most} or "
+            "less.",
         )
     draws = data.random_splits(n_splits, n_unseen, random_state=seed)
     return {f"{RANDOM}-{i}": draw.unseen.tolist() for i, draw in enumerate(draws)}

@@ -147,29 +147,33 @@ def warn_of_dominant_features(
 
 
 def _warn_of_units(variances: Float64) -> None:
-    """Warn if many features have nearly all of the variance because of their unit."""
+    """Warn if many features have nearly all variance, by their unit."""
     varying = np.sort(variances[variances > 0])
     n = len(varying)
     if n < FEWEST_FEATURES:
         return
     # A gap is only looked for where enough features are on both sides.
     margin = max(FEWEST_OF_A_UNIT, int(np.ceil(FEWEST_SHARE_OF_A_UNIT * n)))
-    ratios = np.sqrt(varying[margin : n - margin + 1] / varying[margin - 1 : n - margin])
+    below = varying[margin - 1 : n - margin]
+    above = varying[margin : n - margin + 1]
+    ratios = np.sqrt(above / below)
     # The number of features below each gap, for gaps that are wide enough.
     n_below = margin + np.flatnonzero(ratios >= UNIT_RATIO)
-    shares = np.array([varying[start:].sum() / varying.sum() for start in n_below])
+    total = varying.sum()
+    shares = np.array([varying[i:].sum() / total for i in n_below])
     found = n_below[shares > DOMINANT_VARIANCE]
     if not len(found):
         return
     # The fewest features with nearly all of the variance.
     first = int(found[-1])
-    share = varying[first:].sum() / varying.sum()
+    share = varying[first:].sum() / total
     ratio = np.sqrt(varying[first] / varying[first - 1])
     warn_user(
-        f"{n - first} of {n} features have {share:.0%} of the variance of all features. Their "
-        f"standard deviations are at least {ratio:.0f} times those of the others, so their "
-        "units may decide the selection; scale the features to unit variance if their units "
-        "differ."
+        f"{n - first} of {n} features have {share:.0%} of the variance "
+        "of all features. Their standard deviations are at least "
+        f"{ratio:.0f} times those of the others, so their units may decide "
+        "the selection; scale the features to unit variance if their "
+        "units differ."
     )
 
 
@@ -185,15 +189,17 @@ def warn_of_row_numbers(
     n = float(moments.counts.sum())
     if n < FEWEST_ROW_NUMBERS:
         return
-    tol = 100 * moments.eps * n
+    rtol = 100 * moments.eps
+    tol = rtol * n
     means = moments.counts @ moments.means / n
     from_zero = np.abs(means - (n - 1) / 2) < tol
     from_one = np.abs(means - (n + 1) / 2) < tol
-    is_serial = np.isclose(moments.scatter_diag, n * (n * n - 1) / 12, rtol=100 * moments.eps)
+    serial_scatter = n * (n * n - 1) / 12
+    is_serial = np.isclose(moments.scatter_diag, serial_scatter, rtol=rtol)
     found = np.flatnonzero((from_zero | from_one) & is_serial & allowed)
     if 0 < len(found) <= MOST_ROW_NUMBERS:
         shown = listed([feature_name(int(j), names) for j in found])
         warn_user(
-            f"{shown}: the values seem to be row numbers, which measure nothing. Exclude such a "
-            "column."
+            f"{shown}: the values seem to be row numbers, which measure "
+            "nothing. Exclude such a column."
         )

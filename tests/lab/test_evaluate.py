@@ -216,6 +216,11 @@ def test_own_class_splits_are_evaluated_in_one_call(files, tmp_path):
     assert "--n-unseen is 5" in refused.stderr
 
 
+def test_a_metric_that_is_a_function_is_answered_with_how_to_name_it():
+    with pytest.raises(ValueError, match="pass 'my_metrics:invoke'"):
+        evaluate("sample", ["variance"], metrics=[invoke])
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("form", [np.asarray, csr_array])
 @pytest.mark.parametrize("kind", ["h5ad", "npz"])
