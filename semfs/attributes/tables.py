@@ -324,6 +324,10 @@ def _missing_message(missing: list[Label], known: list[Label]) -> str:
     hint = f"; did you mean {by_letters[near[0]]!r}?" if near else "."
     if known == list(range(len(known))):
         hint += f" (row r of an array belongs to the integer label r; {len(known)} rows found)"
+        if missing == [len(known)]:
+            hint += " If your labels start at 1, subtract 1."
+        elif len(missing) > 1:
+            hint += " If rows are attributes, transpose the array."
     if any(_letters(item) in _NO_LABELS for item in missing):
         hint += " None or NaN in y marks unlabeled samples."
     shown = ", ".join(repr(item) for item in known[:8])

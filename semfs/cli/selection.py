@@ -51,7 +51,10 @@ if TYPE_CHECKING:
 
 #: Features to select without -k, as SemFS does.
 DEFAULT_SIZE = 50
-SIZE = "Number of features to select, or their share, such as 0.1. Default: 50."
+SIZE = (
+    "Number of features to select, or their share, such as 0.1; with --groups, number of "
+    "groups. Default: 50, or as many as the budget allows."
+)
 OUT = (
     "The file for the reduced data (.csv .tsv .parquet .feather .npy .npz .xlsx .h5ad), "
     "or a folder."

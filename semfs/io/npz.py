@@ -116,7 +116,15 @@ def npz_labels(path: Path, name: str, no_label: Iterable[str] = NO_LABEL_TEXTS) 
     """Return the labels in an array: names, or 0-based ids in the array ``classes``."""
     arrays = read_npz(path, (name, "classes"))
     if name not in arrays:
-        raise FileError(f"{path} has no array {name!r}; found {', '.join(names_in_npz(path))}.")
+        found = ", ".join(names_in_npz(path))
+        expected = ""
+        if name == "y":
+            expected = (
+                " Expected are X (samples × features), y (the class of each sample) and, if "
+                "classes are described, A (classes × attributes). To use other names, give "
+                "the label and the layer."
+            )
+        raise FileError(f"{path} has no array {name!r}; found {found}.{expected}")
     classes = arrays["classes"].reshape(-1).tolist() if "classes" in arrays else None
     labels = named(f"{path}: {name}", arrays[name], classes)
     return labels_in_file(labels, f"{path}: {name}", no_label)

@@ -65,7 +65,15 @@ SPARSE = {"X_data": np.ones(2), "X_indices": np.array([0, 99]), "X_shape": np.ar
     "changes, message",
     [
         ({"X": None}, "has no array 'X'; found A"),
-        ({"y": None}, "has no array 'y'"),
+        ({"y": None}, r"has no array 'y'; found .* Expected are X \(samples × features\)"),
+        (
+            {"y": np.array([1, 2, 3, 1]), "classes": None, "unseen": None},
+            "no row for class 3.*start at 1, subtract 1",
+        ),
+        (
+            {"y": np.array([0, 1, 2, 3]), "A": np.eye(2), "classes": None, "unseen": None},
+            "no row for class 2.*transpose the array",
+        ),
         ({"A": None}, "no class descriptions given. Pass attributes: .*array A"),
         ({"X": X.ravel()}, r"has shape \(12,\)"),
         ({"X": X.astype(str)}, "a matrix of numbers"),
