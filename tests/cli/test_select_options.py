@@ -317,7 +317,7 @@ def test_standardized_cells_are_noticed(cells, select):
     cells.X = (logs - logs.mean(axis=0)) / logs.std(axis=0)
     done = select(cells)
     assert "--layer: the cells look standardized" in done.stderr
-    assert "other matrices are: raw" in done.stderr
+    assert "Other matrices are: raw" in done.stderr
     assert "standardized" not in select(cells, "--layer", "raw").stderr
 
 
