@@ -86,7 +86,7 @@ def predict_file(
     gene_symbols : str, optional
         Column of ``var`` of AnnData files with the names that features had in the fit.
     normalize : {"auto", "log1p", "none"}, default="auto"
-        "auto" does what the fit did, and refuses values that are plainly not counts if the fit
+        "auto" does what the fit did, and refuses values that are clearly not counts if the fit
         normalized counts. "log1p" normalizes counts, "none" takes the values as they are.
     no_label : sequence of str
         Text in ``label`` that means "no label", in upper or lower case.
@@ -144,7 +144,8 @@ def _check_out(data: Path, out: Path) -> None:
     if ending == ".h5ad" and data.suffix.lower() != ".h5ad":
         raise ParameterError(
             "out",
-            f": {out} can be written for .h5ad data only. Choose .csv or .parquet.",
+            f": {out} cannot be written, because the data are not .h5ad. "
+            "Choose .csv or .parquet.",
         )
     check_apart((out,), (data,))
 

@@ -67,15 +67,16 @@ def read_attributes(path: PathLike) -> pd.DataFrame:
         columns = read_columns(path)
         if list(columns) == TEMPLATE_COLUMNS:
             raise FileError(
-                f"{path} says which term of an ontology each label is; numbers were expected. "
-                f"Make a table of it: semfs attributes {path} --ontology cl -o TABLE.csv"
+                f"{path} gives an ontology term for each label; "
+                "a table of numbers was expected. "
+                f"Make one with: semfs attributes {path} --ontology cl -o TABLE.csv"
             )
         label_column, *attribute_names = columns
         labels = _class_labels(path, columns[label_column])
         if labels and not attribute_names:
             raise FileError(
-                f"{path} holds only names of classes ({len(labels)}); numbers that describe "
-                f"them were expected. Make a table of it: semfs attributes {path} -o TABLE.csv"
+                f"{path} holds only names of classes ({len(labels)}); a table of numbers was "
+                f"expected. Make one with: semfs attributes {path} -o TABLE.csv"
             )
         if not labels or not attribute_names:
             raise FileError(

@@ -61,7 +61,7 @@ class LassoSelector(Baseline):
     coef_, intercept_ : ndarray of shape (d, m), (m,)
         Coefficients and intercept for X before standardization.
     gap_ : float
-        Largest relative duality gap of the outputs at the end.
+        Relative duality gap when the solver stopped, the largest over the outputs.
 
     Examples
     --------

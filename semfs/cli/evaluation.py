@@ -50,8 +50,8 @@ DATASET = (
 )
 PAGE = "Write an HTML page with figures to this file."
 MEDIANS = (
-    "With 'median', missing values of a table are filled with the median of the feature in the "
-    "samples of the seen classes."
+    "With 'median', missing values of a table are filled with the median "
+    "of the feature in the samples of the seen classes."
 )
 PANEL_HELP = (
     "Also evaluate this panel: a file with one feature per line, or a table with a column of "
@@ -69,12 +69,13 @@ METHODS = (
     "Give your own as module:Class."
 )
 FAILING_GROUPS = (
-    "A table of features and groups, such as channels and sensors: whole groups fail on the "
-    "page, and panels are compared only where they end with a whole group. The methods still "
-    "select single features, and prices are not known."
+    "A table of features and groups, such as channels and their sensors. "
+    "When the page shows what is lost if features fail, whole groups "
+    "fail. Numbers of features that would cut a group of a panel are "
+    "skipped. The methods still select single features and ignore costs."
 )
 SIZES = "Numbers of features, such as 10,20 or 5:50:5, or shares, such as 0.1,0.2."
-SPLITS = "Number of random class splits, also if the data set names unseen classes."
+SPLITS = "Number of random class splits. Unseen classes that the data set names are ignored."
 N_UNSEEN = (
     "Number of unseen classes in a random class split. Default: as many as the data set names, "
     "or 30 % of the classes."
@@ -86,16 +87,19 @@ SPLITS_FILE = (
 USUAL_METHODS = "semfs-described,semfs,markers,variance,random"
 #: Said of every comparison with given panels.
 DESIGNED = (
-    "Panels from files may have an unfair advantage: they could have been designed with "
-    "samples of the classes that are hidden from the methods. At fewer features than it has, "
-    "a panel stands for its first ones. If its order means nothing, compare it at its full "
-    "size. Numbers of features are compared, not prices."
+    "Panels from files may have an unfair advantage: they could have "
+    "been designed with samples of the classes that are hidden from the "
+    "methods. If fewer features are compared than a panel has, only its "
+    "first ones are used. If its order means nothing, compare it at its "
+    "full size. Panels are compared at the same number of features, not "
+    "at the same cost."
 )
 #: Said of every comparison on a file, for which somebody may have designed a panel.
 UNRULED = (
-    "Of the rules of select and panel, only --candidates, --exclude and --min-cells are "
-    "applied here, to all methods. A panel with other rules (such as --include, --batch, "
-    "--min-per-class or --budget) is not what is compared; give its list with --panel."
+    "Of the rules of select and panel, only --candidates, --exclude and "
+    "--min-cells are applied here, to all methods. To compare a panel "
+    "with other rules (such as --include, --batch, --min-per-class or "
+    "--budget), give its list of features with --panel."
 )
 #: Said if numbers of features are left out because of groups.
 CUT = "-k {} left out: with so many features, a panel would end within a group."
@@ -139,13 +143,15 @@ def evaluate(options: Evaluation) -> None:
     """Compare methods: how well do their features separate the unseen classes of a data set?
 
     Your own file needs `--label` and `--attributes`, except an `.npz` file that holds them as
-    arrays y and A. Without `--unseen`, the unseen classes are those that the data set names,
-    or random ones (`--splits` times). `--panel` adds a list of features in a file to the
-    comparison. `--candidates`, `--exclude` and `--min-cells` hold for all methods; other
-    rules of `select` are not applied. If classes are described, unseen classes are also
-    predicted from their descriptions, among themselves and together with the seen classes.
-    The page (`--out`) shows the recall of each class, confusions, and what is lost when
-    features fail.
+    arrays y and A. `--unseen` names the unseen classes, and `--splits` draws them at random.
+    Without both, they are those that the data set names, or else are drawn five times.
+
+    `--panel` adds a list of features in a file to the comparison. `--candidates`,
+    `--exclude` and `--min-cells` hold for all methods; other rules of `select` are not
+    applied. If there are class descriptions, they are also used to predict the classes of
+    the unseen samples, once with only the unseen classes to choose from and once with all
+    classes. The page (`--out`) shows the recall of each class, which classes are confused,
+    and what is lost when features fail.
 
     Example: `semfs evaluate cells.h5ad --label cell_type --attributes cl --splits 5`
     """

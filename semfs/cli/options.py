@@ -33,10 +33,13 @@ ATTRIBUTES = (
 )
 UNSEEN = "One class, or several separated by commas; repeatable."
 DROP = "Columns to ignore: a name, comma-separated names, a file, or 're:PATTERN'; repeatable."
-LAYER = "Layer of an H5AD file, or 'raw'; or the name of the matrix in a file with several."
+LAYER = (
+    "Which matrix of the file to use: a layer or 'raw' (H5AD, Zarr), or "
+    "the name of one of several matrices."
+)
 COUNTS = (
-    "With 'log1p', counts in the file are replaced by log(1 + counts per 10⁴ counts of the "
-    "sample)."
+    "With 'log1p', each sample is scaled to 10,000 counts, and every "
+    "value x is replaced by log(1 + x). Use it if the file holds counts."
 )
 SCALE = "Scale every feature to variance 1 (use it when units differ)."
 

@@ -32,8 +32,9 @@ OWN_SPLITS = (
 )
 FAST = "Run faster, with fewer values of k, runs, splits and grid points."
 NO_GRIDS = (
-    "Only run baselines at their defaults, without the paper's grids, which are tuned on the "
-    "test."
+    "Run the baselines at their defaults only. Without this option, they "
+    "also run on the paper's grids, where the best parameters are picked "
+    "by test results."
 )
 
 
@@ -56,7 +57,7 @@ class Reproduction:
 def reproduce(options: Reproduction) -> None:
     """Run the paper's experiments. The same command continues a run that was stopped.
 
-    If the module of a method of your own has changed, its finished jobs are computed again.
+    If you changed the module of your own method, its finished jobs are computed again.
 
     Example: `semfs reproduce clustering alpha --data DATA --out RUN --splits 5`
     """

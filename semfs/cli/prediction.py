@@ -17,18 +17,20 @@ TABLE = (
     "those that are only described."
 )
 TOGETHER = (
-    "Let samples help each other, which is for many samples of each "
-    "class that all need names and come from where those of the fit "
-    "come from, or for which only unseen classes are possible (--table). "
-    "If others have labels already, give --label as well."
+    "Predict all samples together instead of one by one. Use it if there "
+    "are many samples of each class, and if they come from the same "
+    "source as those of the fit or only unseen classes are possible "
+    "(--table). If some samples have labels already, give --label as "
+    "well."
 )
 EXISTING_LABELS = (
-    "Name only samples without a label; the others keep theirs. The labels are in a column (of "
-    "obs in H5AD and Zarr), an array of the file, or a label file."
+    "Predict only samples without a label; the others keep theirs. The "
+    "labels are in a column (of obs in H5AD and Zarr), an array of the "
+    "file, or a label file."
 )
 BATCH_TO_REMOVE = (
-    "Column with the batch of each sample, such as its donor. The offsets of batches that the "
-    "selector was fitted with are removed."
+    "Column with the batch of each sample, such as its donor. The "
+    "offsets of batches that the selector was fitted with are removed."
 )
 UNKNOWN = (
     "Label samples that are far from all classes 'unknown'. "
@@ -37,21 +39,22 @@ UNKNOWN = (
     "others, such as those of another laboratory, many more may get it."
 )
 NORMALIZE = (
-    "'auto' does what the fit did. If the fit normalized counts, it "
-    "refuses values that are plainly not counts. 'log1p' normalizes "
-    "counts, and 'none' takes the values as they are."
+    "'log1p' normalizes counts, and 'none' takes the values as they are. "
+    "'auto' does what the fit did. If that was 'log1p', values that are "
+    "clearly not counts are an error."
 )
 GENE_SYMBOLS = (
-    "Column of var in H5AD and Zarr with the names that features had in the fit, such as gene "
-    "symbols if the file goes by Ensembl ids."
+    "Column of var (H5AD, Zarr) that holds the feature names of the fit. "
+    "For example, give the column of gene symbols if the index of var "
+    "holds Ensembl ids."
 )
 MISSING = (
-    "What to do if the data lack selected features: stop ('error'), or predict from the others "
-    "('ignore')."
+    "What to do if the data lack selected features: stop ('error'), or "
+    "predict from the others ('ignore')."
 )
 KEPT_LABEL = (
-    "Labels to keep in what is written: a column, an array of the file, or a label file. Text "
-    "columns of a table are kept in any case."
+    "Labels to copy to the output: a column, an array of the file, or a "
+    "label file. Text columns of a table are always copied."
 )
 TRANSFORMED = "The reduced data (.csv .tsv .parquet .feather .npy .npz .xlsx .h5ad)."
 PREDICTED = (
@@ -82,14 +85,14 @@ class Prediction:
 
 
 def predict(options: Prediction) -> None:
-    """Predict the class of each sample of a file, its probability, and the next best class.
+    """For each sample of a file, predict the class, its probability and the second-best class.
 
     Probabilities are calibrated for samples like those of the fit. Which classes compete
     matters most, so restrict them with `--table` if you can.
 
-    The data are normalized like those that the selector was fitted to; data that are
-    normalized already need `--normalize none`. With `--label COLUMN`,
-    only samples without a label in this column are named.
+    The data are normalized in the same way as those of the fit. If they are already
+    normalized, give `--normalize none`. With `--label COLUMN`, only samples without a label
+    in this column are predicted; the others keep their labels.
 
     Example: `semfs predict panel.npz cells.h5ad --label cell_type -o annotated.h5ad`
     """
@@ -160,8 +163,8 @@ def transform(
 ) -> None:
     """Apply a saved selector to another data file, and write the selected features.
 
-    Features are found by name, and only the selected ones are needed. Their values are those
-    of the file, as in what `semfs select` writes.
+    Features are found by name, and only the selected ones are needed. Values are written as
+    they are in the file, without normalization or scaling, as `semfs select` does.
 
     Example: `semfs transform panel.npz new_cells.parquet -o new_reduced.parquet`
     """

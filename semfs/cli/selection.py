@@ -87,7 +87,7 @@ DESCRIPTIONS = f"{ATTRIBUTES} Default: labels."
 SYMBOLS = "Column of var that holds the gene names. Default: the index of var (H5AD, Zarr)."
 RARE = "Leave out classes with fewer samples than this."
 UNLABELED = (
-    "Whether samples without a label are dropped ('drop', the default), "
+    "Whether samples without a label are ignored ('drop', the default), "
     "or used as examples of unseen classes ('use')."
 )
 UNLABELED_FILE = (

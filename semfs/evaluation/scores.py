@@ -176,8 +176,9 @@ def starting_rows(
 ) -> Indices:
     """Draw ``n_clusters`` different rows for each repeat, shape (n_repeats, n_clusters).
 
-    The seed of repeat r is (random_state, r), so the first repeats do not change if there are
-    more. NumPy's ``RandomState`` gives the same numbers in all versions.
+    The seed of repeat r is (random_state, r), so that a larger ``n_repeats`` adds repeats but
+    does not change the first ones. NumPy's ``RandomState`` gives the same numbers in all
+    versions.
 
     >>> starting_rows(100, 3, n_repeats=2, random_state=0).shape
     (2, 3)

@@ -239,7 +239,7 @@ def lead(
         if position in of_other
     }
     if not differences:
-        raise ValueError(f"{label!r} and {other!r} share no finished split and k.")
+        raise ValueError(f"{label!r} and {other!r} have no finished split and k in common.")
     return mean_over_splits(mean_by_split(differences))
 
 

@@ -98,8 +98,8 @@ def select_features(
     unseen : iterable of class labels, default=()
         Classes whose samples must not be used.
     subset : bool, default=False
-        Whether to write only the selected genes into an .h5ad file. Genes of raw become its
-        ``X``.
+        Whether to write only the selected genes into an .h5ad file. If the genes were selected
+        in ``raw``, their values become ``X`` of the file.
     scale : bool, default=False
         Whether to divide features by their standard deviation before the selection. Use it if
         units differ. Results are in the units of the source.

@@ -160,8 +160,8 @@ def _rows_to_name(parameter: str, labels: Labels) -> np.ndarray:
     if not rows.any():
         raise ParameterError(
             parameter,
-            f": each of the {len(rows)} samples has a label, so that none is left to name. "
-            "Leave it out to name all samples.",
+            f": each of the {len(rows)} samples has a label, so there is nothing to predict. "
+            "Leave it out to predict all samples.",
         )
     return rows
 

@@ -179,8 +179,9 @@ class PredictingSelector(RankingSelector):
 
         The predicted means of unseen classes are moved toward the samples of X. If X has many
         samples of each class, this is more often right than `predict`. The class of a sample
-        then depends on the other samples, but not on their order. If moving the means does not
-        help for seen classes that are treated as unseen, the result is that of `predict`.
+        then depends on the other samples, but not on their order. A trial on seen classes that
+        are treated as unseen shows whether moving the means helps. If it does not, the result
+        is that of `predict`.
 
         Parameters
         ----------

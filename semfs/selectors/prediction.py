@@ -150,7 +150,7 @@ class ClassPredictor:
             place = others[0]
             row = rows[place]
             j = int(differences[place].argmax())
-            advice = "Use the same description, or give another class another label."
+            advice = "Use the same description, or another label if this is another class."
             if labels == list(range(len(labels))):
                 advice = (
                     "Row r of an array belongs to the integer label r; for other labels, pass "

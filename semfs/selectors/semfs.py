@@ -199,8 +199,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     s_init : array-like of shape (d,), optional
         Starting point s of "alternating". By default all ones.
     n_swaps : int, default=0
-        After "direct", exchange a selected feature for another one as long as J decreases, at
-        most this many times.
+        How many exchanges of a selected feature for another one are tried after "direct".
+        Those that lower J are kept.
 
     Attributes
     ----------

@@ -130,7 +130,7 @@ def test_a_lead_is_paired_over_splits_and_needs_something_in_common():
     verdicts = {0.1: "ahead", -0.1: "behind", 0.0: "undecided"}
     for gain, verdict in verdicts.items():
         assert paired_interval([gain - 0.01, gain, gain + 0.01]).verdict == verdict
-    with pytest.raises(ValueError, match="share no finished split"):
+    with pytest.raises(ValueError, match="no finished split and k in common"):
         lead(rows, "acc", "SemFS", "LASSO")
 
 

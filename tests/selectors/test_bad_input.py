@@ -339,7 +339,7 @@ def test_a_word_among_numbers_of_a_frame_is_refused_with_its_place():
     words = pd.DataFrame(X, columns=list("abcdef"))
     words["c"] = words["c"].astype(object)
     words.loc[3, "c"] = "n.m."
-    wanted = r"column 'c' holds 'n\.m\.' in row 3, counting from 0, among numbers \(1 of 60"
+    wanted = r"column 'c' holds numbers, but 'n\.m\.' in row 3, counting from 0 \(1 of 60"
     with pytest.raises(ValueError, match=wanted):
         SemFS(2).fit(words, NAMES)
 

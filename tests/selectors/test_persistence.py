@@ -239,7 +239,7 @@ UNREADABLE = "not a readable semfs selector"
 CHANGES = {  # where in the header, what is put there, what is said
     "later format": ("format_version", FORMAT + 1, "Upgrade semfs"),
     "format true": ("format_version", True, "has format True"),
-    "another program": ("format", "skops", "not one of semfs.save"),
+    "another program": ("format", "skops", "semfs.save did not write it"),
     "forbidden type": ("selector/type", "os.system", "holds a 'os.system'"),
     "type of another kind": ("selector/type", ["SemFS"], "this version loads"),
     "no selector": ("selector", [], "holds no selector"),
@@ -309,7 +309,7 @@ def test_headers_that_are_no_header_are_refused(header, tmp_path):
 def test_a_renamed_pickle_is_refused_and_not_run(tmp_path):
     bad, trace = tmp_path / "selector.npz", tmp_path / "was_here"
     bad.write_bytes(pickle.dumps(Bomb(trace)))
-    with pytest.raises(FileError, match="Pickled selectors are not read") as error:
+    with pytest.raises(FileError, match="Pickled selectors are refused") as error:
         load(bad)
     one_line(error)
     assert not trace.exists()
@@ -367,7 +367,7 @@ def test_members_that_save_never_writes_are_refused(name, good, tmp_path):
 
 def test_ordinary_npz_and_missing_files_are_told_apart(tmp_path):
     np.savez(tmp_path / "data.npz", X=np.eye(2))
-    with pytest.raises(FileError, match=r"an archive without the header of semfs\.save"):
+    with pytest.raises(FileError, match=r"without the header that semfs\.save writes"):
         load(tmp_path / "data.npz")
     with pytest.raises(FileNotFoundError, match="does not exist"):
         load(tmp_path / "none.npz")

@@ -125,8 +125,9 @@ def _refuse_broken_numbers(frame: Any, name: str, column: Any) -> None:
     label = frame.index[row] if hasattr(frame, "index") else row
     place = f"row {row}" if label == row else f"row {row} ({str(label)!r})"
     raise ValueError(
-        f"X: column {name!r} holds {values[row]!r} in {place}, counting from 0, among numbers "
-        f"({len(wrong)} of {len(values)} cells are no numbers). Correct it, or drop the column."
+        f"X: column {name!r} holds numbers, but {values[row]!r} in {place}, counting from 0 "
+        f"({len(wrong)} of {len(values)} cells are not numbers). Correct them, or drop the "
+        "column."
     )
 
 

@@ -96,13 +96,15 @@ def _check_archive(path: Path) -> None:
         if start == b"PK\x03\x04":
             raise FileError(f"{path} is truncated. Copy it again.")
         raise FileError(
-            f"{path} is not a file of semfs.save, because it is not an .npz archive. "
-            "Pickled selectors are not read, because that runs code: "
-            "fit again and use semfs.save."
+            f"{path} was not written by semfs.save, because it is not an .npz archive. "
+            "Pickled selectors are refused, because reading them runs code. "
+            "Fit again and use semfs.save."
         )
     with zipfile.ZipFile(path) as archive:
         if "header.npy" not in archive.namelist():
-            raise FileError(f"{path} is an archive without the header of semfs.save.")
+            raise FileError(
+                f"{path} is an archive, but without the header that semfs.save writes."
+            )
         for item in archive.infolist():
             known_name = re.fullmatch(r"header\.npy|a\d+\.npy", item.filename)
             compressed = item.compress_type != zipfile.ZIP_STORED  # perhaps a zip bomb
@@ -118,7 +120,7 @@ def _check_archive(path: Path) -> None:
 def _check_header(path: Path, header: Json) -> None:
     """Raise if the header is from another program, has a later format, or has no selector."""
     if not isinstance(header, dict) or header.get("format") != FORMAT_NAME:
-        raise FileError(f"{path} is an .npz file, but not one of semfs.save.")
+        raise FileError(f"{path} is an .npz file, but semfs.save did not write it.")
     version = header.get("format_version")
     # not isinstance, because true of JSON is an int of Python, too
     if type(version) is not int or not 1 <= version <= FORMAT:
