@@ -66,8 +66,8 @@ class L20ALM(Baseline):
         ``‖v_i‖ · std_i`` for the k selected features. The others have tiny negative scores,
         which rank them by their row norms in the last unconstrained step.
     coef_, intercept_ : ndarray of shape (d, m), (m,)
-        V, with k nonzero rows, and b, both for X before standardization: predictions are ``X @
-        coef_ + intercept_``.
+        The coefficients V, with k nonzero rows, and the intercept b, in the units of X before
+        standardization. Predictions are ``X @ coef_ + intercept_``.
     objective_ : ndarray of shape (n_rounds,)
         ``Σ_i ‖V'x_i + b - t_i‖`` after each iteration.
 

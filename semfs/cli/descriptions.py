@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAMES = (
-    "Class names, such as a,b,c; a file with one name per line, or with name, tab "
-    "(CSV: comma) and description; or a data file, with --label."
+    "Class names, such as a,b,c. Or a text file with one name per line, or with "
+    "a name, a tab (in CSV a comma) and a description per line. Or a data file, "
+    "with --label."
 )
 ENCODER = (
     "Encoder of the names: wordllama, a file of word vectors, model2vec:NAME, or the name of a "

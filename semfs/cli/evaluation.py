@@ -143,8 +143,9 @@ def evaluate(options: Evaluation) -> None:
     """Compare methods: how well do their features separate the unseen classes of a data set?
 
     Your own file needs `--label` and `--attributes`, except an `.npz` file that holds them as
-    arrays y and A. `--unseen` names the unseen classes, and `--splits` draws them at random.
-    Without both, they are those that the data set names, or else are drawn five times.
+    arrays y and A. `--unseen` names the unseen classes, `--unseen-file` lists several such
+    splits, and `--splits` draws them at random. Without these options, the unseen classes
+    are those that the data set names, or else are drawn five times.
 
     `--panel` adds a list of features in a file to the comparison. `--candidates`,
     `--exclude` and `--min-cells` hold for all methods; other rules of `select` are not

@@ -221,7 +221,7 @@ def test_bad_input_is_one_line(files, tmp_path):
     assert "--out" in done.output
     done = run("predict", folder / "panel.npz", data, "-o", tmp_path / "named.h5ad")
     assert done.exit_code == 2
-    assert ".h5ad data only" in done.output
+    assert "the data are not .h5ad" in done.output
     other = save(VarianceSelector(2).fit(np.eye(3), [0, 1, 2]), tmp_path / "variance.npz")
     done = run("predict", other, data, "-o", tmp_path / "named.csv")
     assert done.exit_code == 2
