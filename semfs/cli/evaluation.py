@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Exit, Option
 
 from semfs.cli.console import complain, print_table, show, show_written
-from semfs.cli.feature_options import group_table
+from semfs.cli.feature_options import (
+    PER_CLASS_HELP,
+    Candidates,
+    Exclude,
+    MinCells,
+    group_table,
+    refuse_rules,
+)
 from semfs.cli.options import (
     ATTRIBUTES,
     UNSEEN,
@@ -35,9 +42,9 @@ from semfs.cli.options import (
     given,
     is_page,
     level_columns,
+    rule_option,
     words,
 )
-from semfs.cli.selection import CANDIDATES, EXCLUDE, RARE
 from semfs.io.safety import check_apart, file_errors
 
 if TYPE_CHECKING:
@@ -96,13 +103,24 @@ DESIGNED = (
 )
 #: Said of every comparison on a file, for which somebody may have designed a panel.
 UNRULED = (
-    "Of the rules of select and panel, only --candidates, --exclude and "
-    "--min-cells are applied here, to all methods. To compare a panel "
-    "with other rules (such as --include, --batch, --min-per-class or "
-    "--budget), give its list of features with --panel."
+    "Of the rules of select and panel, --candidates, --exclude and --min-cells are applied to "
+    "all methods, and --include and --min-per-class to SemFS alone. To compare a panel with "
+    "other rules (such as --batch, --budget or --capacity), give its list of features with "
+    "--panel."
 )
 #: Said if numbers of features are left out because of groups.
 CUT = "-k {} left out: with so many features, a panel would end within a group."
+#: Help of the rules that other methods do not know.
+SEMFS_INCLUDES = (
+    "Features that SemFS must select, whatever the other methods select: a name, "
+    "comma-separated names, a file with one name per line, or 're:PATTERN'; repeatable."
+)
+SEMFS_PER_CLASS = (
+    f"{PER_CLASS_HELP} Of SemFS alone, which is then fitted anew for every number of features; "
+    "too few features for the markers have no score."
+)
+#: Options of `select` that are refused with a reason.
+NOT_APPLIED = Option(hidden=True)
 #: Failed jobs that are printed one by one.
 MOST_FAILURES = 10
 
@@ -124,9 +142,17 @@ class Evaluation:
     impute: Annotated[Literal["median"] | None, Option(help=MEDIANS)] = None
     drop: Drop = None
     unseen: Annotated[Names, Option(help=f"Unseen classes. {UNSEEN}")] = None
-    candidates: Annotated[Names, Option(help=CANDIDATES)] = None
-    exclude: Annotated[Names, Option(help=EXCLUDE)] = None
-    min_cells: Annotated[int | None, Option(help=RARE)] = None
+    candidates: Candidates = None
+    exclude: Exclude = None
+    min_cells: MinCells = None
+    include: Annotated[Names, rule_option(help=SEMFS_INCLUDES)] = None
+    min_per_class: Annotated[int | None, rule_option(help=SEMFS_PER_CLASS)] = None
+    batch: Annotated[str | None, NOT_APPLIED] = None
+    costs: Annotated[str | None, NOT_APPLIED] = None
+    budget: Annotated[str | None, NOT_APPLIED] = None
+    capacity: Annotated[str | None, NOT_APPLIED] = None
+    min_level: Annotated[str | None, NOT_APPLIED] = None
+    max_level: Annotated[str | None, NOT_APPLIED] = None
     metrics: Annotated[Names, Option("--metric", help=METRIC)] = None
     n_repeats: Annotated[int, Option("--repeats", help=REPEATS)] = 20
     n_splits: Annotated[int | None, Option("--splits", help=SPLITS)] = None
@@ -148,15 +174,16 @@ def evaluate(options: Evaluation) -> None:
     are those that the data set names, or else are drawn five times.
 
     `--panel` adds a list of features in a file to the comparison. `--candidates`,
-    `--exclude` and `--min-cells` hold for all methods; other rules of `select` are not
-    applied. If there are class descriptions, they are also used to predict the classes of
-    the unseen samples, once with only the unseen classes to choose from and once with all
-    classes. The page (`--out`) shows the recall of each class, which classes are confused,
-    and what is lost when features fail.
+    `--exclude` and `--min-cells` hold for all methods, `--include` and `--min-per-class` for
+    SemFS alone; other rules of `select` are refused. If there are class descriptions, they
+    are also used to predict the classes of the unseen samples, once with only the unseen
+    classes to choose from and once with all classes. The page (`--out`) shows the recall of
+    each class, which classes are confused, and what is lost when features fail.
 
     Example: `semfs evaluate cells.h5ad --label cell_type --attributes cl --splits 5`
     """
     _check_one_kind_of_splits(options)
+    refuse_rules(options)
     if options.out is not None and not is_page(options.out):
         message = "the name of the page must end in .html."
         raise ValueError(f"{options.out}: {message}")
@@ -186,6 +213,7 @@ def evaluate(options: Evaluation) -> None:
         details=options.out is not None,
         metrics=options.metrics or (),
         groups=groups,
+        rules=given(options, "include", "min_per_class"),
         verbose=True,
         splits=_listed_splits(options.unseen_file, data),
         **given(options, "n_splits", "n_unseen", "n_repeats", "n_jobs", "seed"),

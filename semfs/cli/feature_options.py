@@ -1,14 +1,81 @@
-"""Converts options of `semfs select` to features, groups, costs and limits."""
+"""Options that state which features a panel may have and must satisfy, and what they mean."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from semfs.cli.options import Names, feature_option, rule_option, sample_option
 
 if TYPE_CHECKING:
     from semfs.cli.selection import Selection
     from semfs.rows import BlockSource
+
+LIST = (
+    "names of features or groups (comma-separated), a file with one name per line or a table "
+    "with a column of names, or 're:PATTERN'; repeatable."
+)
+INCLUDE = f"Features that must be selected: {LIST}"
+EXCLUDE = f"Features that must not be selected: {LIST}"
+CANDIDATES = f"Select only among these features: {LIST}"
+PER_CLASS_HELP = "Select at least this many markers of each class."
+GROUPS = (
+    "Groups of features that are selected together, so that -k counts groups. "
+    "A column of var (H5AD, Zarr), or a table of features and groups."
+)
+COSTS = (
+    "Cost of each feature: a column of var (H5AD, Zarr), or a table of features and costs; "
+    "with --groups, the table may also hold groups and costs."
+)
+BUDGET = "Limit on the total cost. Without -k, it also decides how many features are selected."
+MIN_LEVEL = "Leave out features whose highest class mean is below this."
+MAX_LEVEL = "Leave out features whose highest class mean is above this."
+CAPACITY = (
+    "Limit on the sum of the class means of the selected features, in every class. "
+    "A number, or a table of classes and numbers."
+)
+RARE = "Leave out classes with fewer samples than this."
+BATCH_COLUMN = (
+    "Column with the batch of each sample, such as its donor or plate. "
+    "The constant differences between batches are removed before features are "
+    "selected."
+)
+
+Include = Annotated[Names, feature_option(help=INCLUDE)]
+Exclude = Annotated[Names, feature_option(help=EXCLUDE)]
+Candidates = Annotated[Names, feature_option(help=CANDIDATES)]
+MinPerClass = Annotated[int | None, rule_option(help=PER_CLASS_HELP)]
+Groups = Annotated[str | None, rule_option(help=GROUPS)]
+Costs = Annotated[str | None, rule_option(help=COSTS)]
+Budget = Annotated[float | None, rule_option(help=BUDGET)]
+MinLevel = Annotated[float | None, rule_option(help=MIN_LEVEL)]
+MaxLevel = Annotated[float | None, rule_option(help=MAX_LEVEL)]
+Capacity = Annotated[str | None, rule_option(help=CAPACITY)]
+MinCells = Annotated[int | None, sample_option(help=RARE)]
+Batch = Annotated[str | None, sample_option(help=BATCH_COLUMN)]
+
+
+#: Rules that a comparison does not apply, and why.
+NOT_COMPARED = {
+    "batch": "only the genes of SemFS would be free of batches, and the samples would not",
+    "costs": "methods are compared at equal numbers of features, not at equal prices",
+    "budget": "methods are compared at equal numbers of features, not at equal prices",
+    "capacity": "only SemFS knows it",
+    "min_level": "it is in the units of select, not in those that are compared",
+    "max_level": "it is in the units of select, not in those that are compared",
+}
+
+
+def refuse_rules(options: object) -> None:
+    """Refuse rules that a comparison does not apply, and say how to compare such a panel."""
+    for name, reason in NOT_COMPARED.items():
+        if getattr(options, name) is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(
+                f"{option} is not applied in a comparison: {reason}. Make the panel with "
+                f"'semfs panel {option} …', and give its list with --panel."
+            )
 
 
 def feature_lists(
@@ -57,12 +124,7 @@ def feature_values(
             known |= {str(label) for label in labels}
         table = _two_columns(parameter, Path(text), known)
         if parameter == "costs":
-            # A feature with an empty cell has no price.
-            return {
-                name: _as_number(parameter, name, value)
-                for name, value in table.items()
-                if value
-            }
+            return {name: _as_number(parameter, name, value) for name, value in table.items()}
         return dict(table)
     reader = source.reader
     if reader.path is None or not reader.of_cells:
@@ -101,7 +163,7 @@ def capacity_values(
 
 
 def _two_columns(parameter: str, path: Path, known: set[str]) -> dict[str, str]:
-    """Return a table of names and values. A first line without a known name is a header."""
+    """Return a table of names and values; a first line that names no known one is a header."""
     import csv
 
     from semfs.validation import ParameterError
@@ -123,7 +185,7 @@ def _two_columns(parameter: str, path: Path, known: set[str]) -> dict[str, str]:
 
 
 def _check_some_known(parameter: str, path: Path, names: list[str], known: set[str]) -> None:
-    """Raise if no name of a table is known. Costs may name groups instead of features."""
+    """Refuse a table none of whose names is known; costs may name groups instead."""
     from semfs.validation import ParameterError, listed
 
     if not names or not known or not known.isdisjoint(names):

@@ -10,7 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Option
 
 from semfs.cli.console import complain, show, show_written
-from semfs.cli.feature_options import capacity_values, feature_lists, feature_values
+from semfs.cli.feature_options import (
+    Batch,
+    Budget,
+    Candidates,
+    Capacity,
+    Costs,
+    Exclude,
+    Groups,
+    Include,
+    MaxLevel,
+    MinCells,
+    MinLevel,
+    MinPerClass,
+    capacity_values,
+    feature_lists,
+    feature_values,
+)
 from semfs.cli.options import (
     ATTRIBUTES,
     DATA,
@@ -26,11 +42,9 @@ from semfs.cli.options import (
     command_line,
     description_sources,
     existing,
-    feature_option,
     given,
     method_option,
     reading_option,
-    rule_option,
     sample_option,
 )
 from semfs.cli.selection_data import (
@@ -59,33 +73,9 @@ OUT = (
     "The file for the reduced data (.csv .tsv .parquet .feather .npy .npz .xlsx .h5ad), "
     "or a folder."
 )
-LIST = (
-    "names of features or groups (comma-separated), a file with one name per line or a table "
-    "with a column of names, or 're:PATTERN'; repeatable."
-)
-INCLUDE = f"Features that must be selected: {LIST}"
-EXCLUDE = f"Features that must not be selected: {LIST}"
-CANDIDATES = f"Select only among these features: {LIST}"
-PER_CLASS_HELP = "Select at least this many markers of each class."
-GROUPS = (
-    "Groups of features that are selected together, so that -k counts groups. "
-    "A column of var (H5AD, Zarr), or a table of features and groups."
-)
-COSTS = (
-    "Cost of each feature: a column of var (H5AD, Zarr), or a table of features and costs; "
-    "with --groups, the table may also hold groups and costs."
-)
-BUDGET = "Limit on the total cost. Without -k, it also decides how many features are selected."
-MIN_LEVEL = "Leave out features whose highest class mean is below this."
-MAX_LEVEL = "Leave out features whose highest class mean is above this."
-CAPACITY = (
-    "Limit on the sum of the class means of the selected features, in every class. "
-    "A number, or a table of classes and numbers."
-)
 HIDDEN = f"Classes whose samples are not used. {UNSEEN}"
 DESCRIPTIONS = f"{ATTRIBUTES} Default: labels."
 SYMBOLS = "Column of var that holds the gene names. Default: the index of var (H5AD, Zarr)."
-RARE = "Leave out classes with fewer samples than this."
 UNLABELED = (
     "Whether samples without a label are ignored ('drop', the default), "
     "or used as examples of unseen classes ('use')."
@@ -106,11 +96,6 @@ COPIES = (
 IMPUTE = (
     "Fill missing values of a table with the median of the feature ('median'), or with the "
     "mean of the class ('class-mean'; class means do not change)."
-)
-BATCH_COLUMN = (
-    "Column with the batch of each sample, such as its donor or plate. "
-    "The constant differences between batches are removed before features are "
-    "selected."
 )
 SUBSET = "Write only the selected genes (H5AD)."
 ALPHA = "Weight of the class-center loss."
@@ -133,16 +118,16 @@ class Selection:
     out: Annotated[Path, Option("--out", "-o", help=OUT)] = Path("selected")
     unseen: Annotated[Names, sample_option(help=HIDDEN)] = None
     drop: Drop = None
-    include: Annotated[Names, feature_option(help=INCLUDE)] = None
-    exclude: Annotated[Names, feature_option(help=EXCLUDE)] = None
-    candidates: Annotated[Names, feature_option(help=CANDIDATES)] = None
-    min_per_class: Annotated[int | None, rule_option(help=PER_CLASS_HELP)] = None
-    groups: Annotated[str | None, rule_option(help=GROUPS)] = None
-    costs: Annotated[str | None, rule_option(help=COSTS)] = None
-    budget: Annotated[float | None, rule_option(help=BUDGET)] = None
-    min_level: Annotated[float | None, rule_option(help=MIN_LEVEL)] = None
-    max_level: Annotated[float | None, rule_option(help=MAX_LEVEL)] = None
-    capacity: Annotated[str | None, rule_option(help=CAPACITY)] = None
+    include: Include = None
+    exclude: Exclude = None
+    candidates: Candidates = None
+    min_per_class: MinPerClass = None
+    groups: Groups = None
+    costs: Costs = None
+    budget: Budget = None
+    min_level: MinLevel = None
+    max_level: MaxLevel = None
+    capacity: Capacity = None
     layer: Layer = None
     gene_symbols: Annotated[str | None, reading_option(help=SYMBOLS)] = None
     normalize: Normalize = None
@@ -151,11 +136,11 @@ class Selection:
         Literal["median", "class-mean"] | None,
         reading_option(help=IMPUTE),
     ] = None
-    min_cells: Annotated[int | None, sample_option(help=RARE)] = None
+    min_cells: MinCells = None
     unlabeled: Annotated[Literal["use", "drop"] | None, sample_option(help=UNLABELED)] = None
     unlabeled_file: Annotated[Path | None, sample_option(help=UNLABELED_FILE)] = None
     unlabeled_names: Annotated[Names, sample_option(help=NO_LABEL)] = None
-    batch: Annotated[str | None, sample_option(help=BATCH_COLUMN)] = None
+    batch: Batch = None
     subset: Annotated[bool, Option("--subset", help=SUBSET)] = False
     alpha: Annotated[float, method_option(help=ALPHA)] = 1.0
     label_weight: Annotated[float | None, method_option(help=LABEL_WEIGHT)] = None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
@@ -14,11 +14,12 @@ from sklearn.utils import assert_all_finite
 
 from semfs._typing import Label, PathLike
 from semfs.datasets import ZeroShotDataset
+from semfs.feature_names import resolve_features
 from semfs.lab.compared_method import Method
 from semfs.lab.data import open_data
 from semfs.lab.details import details_of
 from semfs.lab.measures import MORE_MEASURES, ZERO_SHOT_MEASURES, check_metrics
-from semfs.lab.methods import METHODS, find_method
+from semfs.lab.methods import METHODS, find_method, with_rules
 from semfs.lab.parallel import Summary, run
 from semfs.lab.plan import Experiment, plan
 from semfs.lab.runner import KS, Protocol, make_runner
@@ -46,6 +47,9 @@ GROUPS_FAIL = (
     "and are compared at equal numbers of features, whatever their groups and prices."
 )
 
+#: Said in every report of a run with rules.
+RULED = "{} of the panel hold for these methods only: {}. The others select freely."
+
 #: Said in every report of a run with a method that uses unlabeled samples.
 HALVED = (
     "Half of the samples of each unseen class may be seen, without "
@@ -69,6 +73,7 @@ def evaluate(
     details: bool = False,
     metrics: Sequence[str] = (),
     groups: Mapping[str, str] = MappingProxyType({}),
+    rules: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[list[Row], Summary]:
     """Compare selectors by how well K-means finds the unseen classes on their features.
 
@@ -105,6 +110,9 @@ def evaluate(
     groups : mapping of str to str
         The group of each feature. In the details, whole groups fail. Scores are
         still shown by number of features.
+    rules : mapping
+        ``include`` and ``min_per_class`` of `semfs.SemFS`. They hold for methods that are SemFS
+        with the direct solver. Other methods know no rules.
 
     Returns
     -------
@@ -126,6 +134,9 @@ def evaluate(
     unseen_by_split = _splits(data, splits, n_splits, n_unseen, seed)
     ks = sorted(set(ks))
     _check_data(data, ks)
+    ruled: list[str] = []
+    if rules:
+        chosen, ruled = with_rules(chosen, _by_index(rules, data))
     uses_unlabeled = [method.label for method in chosen if method.uses_unlabeled]
     protocol = Protocol(
         tuple(ks),
@@ -149,6 +160,8 @@ def evaluate(
     summary = run(jobs, store, runner.compute, n_jobs=n_jobs, verbose=verbose)
     rows = store.rows()
     summary.notes += _notes_on_options(uses_unlabeled, groups)
+    if ruled:
+        summary.notes.append(RULED.format(" and ".join(rules), ", ".join(ruled)))
     summary.notes += [*notes, *_notes_on_knowledge(rows), *_notes_on_data(data, ks)]
     summary.info = {"started": started, "datasets": store.info()["datasets"]}
     if details:
@@ -162,6 +175,15 @@ def evaluate(
             groups=groups,
         )
     return rows, summary
+
+
+def _by_index(rules: Mapping[str, Any], data: ZeroShotDataset) -> dict[str, Any]:
+    """The rules with included features by their number: methods get X without names."""
+    found = dict(rules)
+    if "include" in found:
+        names = data.feature_names.tolist()
+        found["include"] = resolve_features("include", found["include"], names).tolist()
+    return found
 
 
 def _measures(data: ZeroShotDataset) -> tuple[str, ...]:

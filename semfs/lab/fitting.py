@@ -24,6 +24,8 @@ from semfs.baselines.mcfs import mean_distance
 from semfs.lab.compared_method import Method, Params
 from semfs.lab.splits import SplitData
 from semfs.labels import encode_labels
+from semfs.selectors.semfs import SemFS
+from semfs.validation import ParameterError
 
 
 def prepare(
@@ -107,10 +109,34 @@ def fit_selector(
         else:
             selector.fit(split.X, split.y)
         order = ranking_of(selector)
+        if isinstance(selector, SemFS) and selector.min_per_class:
+            return _panels_of_each_size(selector, split, ks, uses_unlabeled), selector
         if order is None:
             return {k: _selected(selector, split, k) for k in ks}, selector
     # A panel may have fewer features than were asked for.
     return {k: order[:k] for k in ks if k <= len(order)}, selector
+
+
+def _panels_of_each_size(
+    selector: SemFS, split: SplitData, ks: Sequence[int], uses_unlabeled: bool
+) -> dict[int, Indices]:
+    """The features for each k that the rules allow; ``selector`` is fitted for the largest.
+
+    The panel of k features is not the first k of a larger one, whose places for markers may
+    all be its last ones.
+    """
+    unlabeled = split.X_unlabeled if uses_unlabeled else None
+    found = {max(ks): np.asarray(selector.order_)[: max(ks)]}
+    for k in ks:
+        if k in found:
+            continue
+        try:
+            fitted = _set_size(clone(selector), k)
+            fitted.fit(split.X, split.y, X_unlabeled=unlabeled)
+        except ParameterError:
+            continue  # so few features cannot satisfy the rules: no score at this k
+        found[k] = np.asarray(fitted.order_)[:k]
+    return dict(sorted(found.items()))
 
 
 def _selected(

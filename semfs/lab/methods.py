@@ -9,8 +9,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +19,7 @@ from sklearn.feature_selection import SelectKBest
 
 from semfs import baselines
 from semfs._typing import LabelsLike, Matrix
-from semfs.lab.compared_method import Method
+from semfs.lab.compared_method import Method, Params, Size
 from semfs.lab.grids import (
     FixedParams,
     PaperGrid,
@@ -32,7 +32,7 @@ from semfs.lab.grids import (
 )
 from semfs.lab.hvg import HighlyVariableGenes
 from semfs.selectors.semfs import AS_PUBLISHED, SemFS
-from semfs.validation import did_you_mean
+from semfs.validation import ParameterError, did_you_mean
 
 
 def find_method(name: str | BaseEstimator | Method) -> Method:
@@ -124,6 +124,51 @@ def panel_method(label: str, features: Sequence[str]) -> Method:
     It is compared only at numbers of features that the list has.
     """
     return Method(label, label, PanelSelector(list(features)))
+
+
+def with_rules(
+    methods: Sequence[Method], rules: Mapping[str, Any]
+) -> tuple[list[Method], list[str]]:
+    """Return the methods, with rules of a panel where they are SemFS, and the labels of these.
+
+    Other selectors know no rules; nor does "semfs-alternating", which solves another problem.
+
+    Examples
+    --------
+    >>> found, ruled = with_rules([METHODS["random"], METHODS["semfs"]], {"min_per_class": 2})
+    >>> ruled, found[1].params(Size(9, 3))["min_per_class"]
+    (['SemFS'], 2)
+    """
+    found = []
+    ruled = []
+    for method in methods:
+        if _takes_rules(method):
+            method = replace(method, params=_Ruled(method.params, tuple(rules.items())))
+            ruled.append(method.label)
+        found.append(method)
+    if not ruled:
+        name = next(iter(rules))
+        raise ParameterError(name, "is a rule of SemFS, which is not among the methods.")
+    return found, ruled
+
+
+def _takes_rules(method: Method) -> bool:
+    """Whether a method is SemFS with the direct solver."""
+    selector = method.new_selector()
+    params = {**selector.get_params(deep=False), **method.params(Size(1, 1))}
+    return isinstance(selector, SemFS) and params["solver"] == "direct"
+
+
+@dataclass(frozen=True)
+class _Ruled:
+    """Parameters of a method with rules of a panel; a class, because workers receive it."""
+
+    params: Callable[[Size], Params]
+    rules: tuple[tuple[str, Any], ...]
+
+    def __call__(self, size: Size) -> Params:
+        """Return the parameters for a size of the data."""
+        return {**self.params(size), **dict(self.rules)}
 
 
 def _semfs(

@@ -9,6 +9,8 @@ From the data to the solution:
 - ``direct``: the direct solver, which is ``forward`` selection (with its ``search``,
   ``cholesky`` and ``prefetch``), and then ``exchange``
 - ``alternating``: Algorithm 1 of the paper
-- ``panel``, ``groups``, ``rules``, ``demands``, ``markers``: forward selection under the rules
-  of a panel
+- ``panel``, ``panel_search``, ``groups``: forward selection under the rules of a panel
+- ``demands``, ``markers``, ``rules``, ``known_panel``: what a panel must satisfy as a whole,
+  and how a search ends with one that does
+- ``alternatives``, ``small_problem``: what the panel would be without a rule or a group
 """

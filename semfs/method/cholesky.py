@@ -107,6 +107,10 @@ class PivotedCholesky:
             self._L[j, self.n_entered] = 1.0
             self._Q[self.n_entered] = 0.0
         self.n_entered += 1
+        self._refresh_if_stale(selected)
+
+    def _refresh_if_stale(self, selected: Mask) -> None:
+        """Recompute the residual if its squared norms have lost half of their digits."""
         stale = STALE_FLOAT64 if self.B.dtype == np.float64 else STALE_FLOAT32
         if self.squared_norms[~selected].max(initial=0.0) < stale * self.largest_at_refresh:
             self.refresh()
@@ -128,6 +132,38 @@ class PivotedCholesky:
         self.pivots = self.pivots - new_column**2
         self._L[:, self.n_entered] = new_column
         self._Q[self.n_entered] = new_row
+
+    def steps_of(self, features: Indices, gram_rows: Float64) -> tuple[Float64, Float64] | None:
+        """Return L' (k, d) and Q (k, r) after features (k,) have entered in their order.
+
+        Nothing has entered yet; ``gram_rows`` (k, d) are the rows of G of the features. None if
+        a feature depends linearly on those before it.
+        """
+        rows = gram_rows.copy()
+        rows[np.arange(len(features)), features] += self.gamma
+        try:
+            among = np.linalg.cholesky(rows[:, features])
+        except np.linalg.LinAlgError:
+            return None
+        if (among.diagonal() ** 2 <= self.pivot_tol[features]).any():
+            return None
+        # L_S L' = G_S + γ E and L_S Q = B_S. Of a triangular matrix of some hundred rows the
+        # inverse is exact to rounding, and a product with it is three times as fast as solving.
+        inverse = np.linalg.inv(among)
+        return inverse @ rows, inverse @ self.B[features].astype(np.float64)
+
+    def enter_all(self, L_rows: Float64, Q: Float64, selected: Mask) -> None:
+        """Add the features whose L' (k, d) and Q (k, r) `steps_of` has computed."""
+        k = len(Q)
+        self._L[:, :k] = L_rows.T
+        self._Q[:k] = Q
+        self.n_entered = k
+        # ‖R_i‖² = ‖B_i‖² − 2 L_i Q B_i' + ‖L_i Q‖², without the whole of R
+        projections = Q.astype(self.B.dtype, copy=False) @ self.B.T
+        changes = (Q @ Q.T) @ L_rows - 2.0 * projections
+        self.squared_norms += np.einsum("td,td->d", L_rows, changes)
+        self.pivots = self.pivots - np.einsum("td,td->d", L_rows, L_rows)
+        self._refresh_if_stale(selected)
 
     def weights(self, selected: Indices) -> Float64:
         """Return W (k, r) of the selected features (k,), which are given in order of entry.

@@ -13,16 +13,12 @@ import numpy as np
 
 from semfs._typing import Indices, Mask
 from semfs.arrays import quiet_overflow
+from semfs.method.alternatives import without_each_group, without_each_rule
 from semfs.method.columns import ColumnCache, NearCopies
 from semfs.method.exchange import exchange
 from semfs.method.forward import forward_selection
-from semfs.method.panel import (
-    Panel,
-    RuleMaker,
-    left_out_decreases,
-    relaxed_panels,
-    select_panel,
-)
+from semfs.method.panel import Panel
+from semfs.method.panel_search import select_panel
 from semfs.method.quadratic import Monitor, Quadratic, Solution
 
 
@@ -37,7 +33,6 @@ def solve_direct(
     copies: NearCopies | None = None,
     monitor: Monitor | None = None,
     panel: Panel | None = None,
-    rules: Sequence[RuleMaker] = (),
 ) -> Solution:
     """Select features by `forward_selection`, under rules and with exchanges if there are any.
 
@@ -65,9 +60,6 @@ def solve_direct(
     panel : Panel, optional
         Demands on the selection as a whole: groups, costs, a budget, markers per class. It then
         says how many units (features, or groups of them) are selected.
-    rules : sequence of callables, optional
-        Each makes a `Rule`, which says what may be selected next. A rule remembers what was
-        selected, so that each search gets a new one.
 
     Returns
     -------
@@ -94,16 +86,15 @@ def solve_direct(
     caches = [ColumnCache(quadratic.columns) for quadratic in quadratics]
     # Without a panel, the only demand is the number of features.
     wanted = Panel(n_select) if panel is None else panel
-    search = select_panel(quadratics, caches, wanted, allowed, forced, rules, monitor, copies)
+    search = select_panel(quadratics, caches, wanted, allowed, forced, monitor, copies)
     solution = search.solution()
     _check_finite(solution, allowed)
-    if wanted.relaxed:
-        # How much lower J would be without each demand. Only features whose columns were
-        # fetched are tried, so this is a lower bound.
-        solution = replace(solution, relaxed=relaxed_panels(search, wanted))
-    if wanted.leaves_out:
-        # How much higher J would be without each selected group.
-        solution = replace(solution, left_out=left_out_decreases(search, wanted))
+    # What the rules cost is found later, if somebody asks, from the columns that were fetched.
+    solution = replace(
+        solution,
+        relaxed=without_each_rule(search, wanted),
+        left_out=without_each_group(search, wanted),
+    )
     # If nothing lowers J, all residuals are zero, and no exchange can lower it either.
     if n_swaps and sum(search.decreases) > 0.0:
         # `exchange` returns the final set. Its ranking is a forward selection among them.

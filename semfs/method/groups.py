@@ -22,7 +22,7 @@ from semfs.method.cholesky import PivotedCholesky
 from semfs.method.columns import ColumnCache
 from semfs.method.prefetch import best_feature, per_cost
 from semfs.method.quadratic import Quadratic
-from semfs.method.rules import Rule
+from semfs.method.rules import KeepFeasible
 from semfs.method.search import Search
 
 #: Pivots of a group below this share of the largest are rounding errors (only if γ is 0).
@@ -47,7 +47,7 @@ class GroupSearch(Search):
         allowed: Mask,
         forced: Mask,
         unit_of: Indices,
-        rules: Sequence[Rule] = (),
+        rule: KeepFeasible | None = None,
         costs: Float64 | None = None,
     ) -> None:
         """Start without features. The whole groups of forced features are forced."""
@@ -65,7 +65,7 @@ class GroupSearch(Search):
         has_forced = np.bincount(unit_of[forced], minlength=self.n_units) > 0
         forced = has_forced[unit_of]
         allowed = allowed | forced
-        super().__init__(quadratics, caches, n_select, allowed, forced, None, rules)
+        super().__init__(quadratics, caches, n_select, allowed, forced, None, rule)
         self._blocks: list[dict[int, Float64]] = [{} for _ in quadratics]
 
     # ---- one step ----------------------------------------------------------------------
@@ -101,21 +101,16 @@ class GroupSearch(Search):
             return None
         forced = self._units(self.forced) & ~taken
         if forced.any():
-            return self._largest(forced, ())
-        for rules in self._rules_to_try():
-            left = self._units(self.allowed) & ~taken
-            found = self._largest(left, rules)
-            if found is not None:
-                return found
-        return None
+            return self._largest(forced, None)
+        return self._largest(self._units(self.allowed) & ~taken, self.rule)
 
     def _units(self, features: Mask) -> Mask:
         """Return the groups (U,) all of whose features are in a mask (d,)."""
         missing = np.bincount(self.unit_of[~features], minlength=self.n_units)
         return missing == 0
 
-    def _largest(self, units: Mask, rules: Sequence[Rule]) -> int | None:
-        """Return the group of the largest gain, or gain per cost, that the rules permit."""
+    def _largest(self, units: Mask, rule: KeepFeasible | None) -> int | None:
+        """Return the group of the largest gain, or gain per cost, that a rule permits."""
         limits = self._bounds()
         bounds = per_cost(limits, self.unit_costs)
         gains = np.zeros(self.n_units)
@@ -123,10 +118,8 @@ class GroupSearch(Search):
         refused: list[int] = []
         while True:
             eligible = units.copy()
-            for rule in rules:
-                mask = rule.allowed()
-                if mask is not None:
-                    eligible &= self._units(mask | self.is_selected)
+            if rule is not None:
+                eligible &= self._units(rule.allowed() | self.is_selected)
             eligible[refused] = False
             if not eligible.any():
                 return None
@@ -143,9 +136,8 @@ class GroupSearch(Search):
                 continue
             candidates = np.where(eligible & known, scores, -1.0)
             found = best_feature(candidates, self.eps)
-            # Rules on groups ask for the unit of a feature; any member stands for it.
-            member = int(self.members[found][0])
-            if all(rule.permits(member) for rule in rules):
+            # The rule asks for the unit of a feature; any member stands for it.
+            if rule is None or rule.permits(int(self.members[found][0])):
                 return found
             refused.append(found)
 

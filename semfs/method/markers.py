@@ -40,10 +40,20 @@ def class_markers(means: Float64, deviation: Float64) -> Mask:
     n_classes = len(means)
     others = (means.sum(axis=0) - means) / max(n_classes - 1, 1)
     difference = means - others
-    n_highest = min(HIGHEST_CLASSES, n_classes)
-    lowest = np.partition(means, n_classes - n_highest, axis=0)[n_classes - n_highest]
     is_high = (difference >= LEAST_DIFFERENCE * deviation) & (difference > 0.0)
-    return np.asarray(is_high & (means >= lowest))
+    return np.asarray(is_high & (means >= _least_of_highest(means)))
+
+
+def _least_of_highest(means: Float64) -> Float64:
+    """The lowest (d,) of the highest class means (C, d): that of rank `HIGHEST_CLASSES`."""
+    # One class after the other: sorting along classes takes ten times as long.
+    highest = [np.full(means.shape[1], -np.inf) for _ in range(HIGHEST_CLASSES)]
+    for row in means:
+        # what a class exceeds moves down by one rank
+        for rank, values in enumerate(highest):
+            highest[rank] = np.maximum(values, row)
+            row = np.minimum(values, row)
+    return highest[min(HIGHEST_CLASSES, len(means)) - 1]
 
 
 def within_deviation(moments: Moments, features: Indices | None = None) -> Float64:

@@ -14,7 +14,7 @@ import numpy as np
 
 from semfs._typing import Float64, Floats, Indices, Mask
 from semfs.method.cholesky import PivotedCholesky
-from semfs.method.rules import Rule
+from semfs.method.rules import KeepFeasible
 
 #: Features that G is estimated for, those of largest gain. If the penalty dominates, gains
 #: hardly change from step to step, and fewer features can be selected soon.
@@ -44,23 +44,21 @@ def best_feature(gains: Float64, eps: float) -> int:
 def best_permitted(
     scores: Float64,
     features: Mask,
-    rules: Sequence[Rule],
+    rule: KeepFeasible | None,
     eps: float,
 ) -> int | None:
-    """Return the best of some features (d,) by scores (d,) that all rules permit, or None."""
+    """Return the best of some features (d,) by scores (d,) that a rule permits, or None."""
     refused: list[int] = []
     while True:
-        # Masks are asked for again after each refusal: it may rule out further features.
-        eligible = features.copy()
-        for rule in rules:
-            mask = rule.allowed()
-            if mask is not None:
-                eligible &= mask
-        eligible[refused] = False
+        eligible = features
+        if rule is not None:
+            # Asked for again after each refusal, which may rule out further features.
+            eligible = features & rule.allowed()
+            eligible[refused] = False
         if not eligible.any():
             return None
         j = best_feature(np.where(eligible, scores, -1.0), eps)
-        if all(rule.permits(j) for rule in rules):
+        if rule is None or rule.permits(j):
             return j
         refused.append(j)
 
@@ -69,13 +67,15 @@ def per_cost(gains: Float64, costs: Float64 | None) -> Float64:
     """Return gains (d,) per cost (d,). Features that cost nothing come first, by gain."""
     if costs is None:
         return gains
-    smallest = float(costs[costs > 0.0].min(initial=np.inf))
-    if not np.isfinite(smallest):  # all of them cost nothing
+    is_priced = costs > 0.0
+    if is_priced.all():
+        return gains / costs
+    if not is_priced.any():
         return gains
-    scores: Float64 = gains / np.where(costs > 0.0, costs, 1.0)
+    # features that cannot be selected may have no price, which is NaN
+    scores: Float64 = gains / np.where(is_priced, costs, 1.0)
     nothing = costs == 0.0
-    if nothing.any():
-        scores[nothing] = gains[nothing] + 2.0 * scores.max(initial=0.0)
+    scores[nothing] = gains[nothing] + 2.0 * scores.max(initial=0.0)
     return scores
 
 
@@ -98,7 +98,7 @@ def predict_columns(
     eps: float,
     max_correlation: float | None = None,
     costs: Float64 | None = None,
-    rules: Sequence[Rule] = (),
+    rule: KeepFeasible | None = None,
 ) -> Mask:
     """Return which of m features forward selection will probably need in its next steps.
 
@@ -119,8 +119,8 @@ def predict_columns(
         estimate is that in G, where differences between classes count more than in X.
     costs : array of shape (m,), optional
         Gains are compared per cost.
-    rules : sequence of Rule
-        They hold for the m features. They are changed.
+    rule : KeepFeasible, optional
+        It is about the m features, and is changed.
 
     Returns
     -------
@@ -145,14 +145,14 @@ def predict_columns(
         if waiting.any():
             j: int | None = best_feature(np.where(waiting, gains, -1.0), eps)
         else:
-            j = best_permitted(gains, ~selected & ~is_copy, rules, eps)
+            j = best_permitted(gains, ~selected & ~is_copy, rule, eps)
         if j is None:
             break
         predicted[j] = True
         selected[j] = True
         for factor, estimate in zip(factors, estimates):
             factor.enter(j, estimate[j], selected)
-        for rule in rules:
+        if rule is not None:
             rule.entered(j)
         if max_correlation is not None:
             is_copy |= _alike(estimates[0], j, max_correlation) & ~forced

@@ -84,6 +84,7 @@ class Relaxed:
 
     decrease: float  # how far J falls, at least
     features: Indices  # selected ones, in the order of their entry
+    freed: Indices  # those of them that only this rule kept out
 
 
 @dataclass(frozen=True)
@@ -103,10 +104,11 @@ class Solution:
     converged : bool
     gram : ndarray of shape (k, k) or None
         G of the selected features, in the order of their selection, if known.
-    relaxed : mapping of str to Relaxed
-        By the name of a rule of the panel, what is found without it.
-    left_out : mapping of int to float
-        By the selected group, how far J falls without it, at least.
+    relaxed : callable
+        Searches for the panel without each rule in turn, and returns them by the rule.
+    left_out : callable
+        Searches for the panel without each selected group in turn, and returns how far J
+        falls, at least, by the group.
     objective_start : float
         J when nothing is selected.
     copies : dict of int
@@ -121,8 +123,8 @@ class Solution:
     objective: Float64
     converged: bool
     gram: Float64 | None = None
-    relaxed: Mapping[str, Relaxed] = field(default_factory=dict)
-    left_out: Mapping[int, float] = field(default_factory=dict)
+    relaxed: Callable[[], Mapping[str, Relaxed]] = dict
+    left_out: Callable[[], Mapping[int, float]] = dict
     objective_start: float = float("nan")
     copies: Mapping[int, int] = field(default_factory=dict)
 

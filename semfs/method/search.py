@@ -18,11 +18,13 @@ from semfs.method.prefetch import (
     promising_features,
 )
 from semfs.method.quadratic import Quadratic, Solution
-from semfs.method.rules import Rule
+from semfs.method.rules import KeepFeasible
 
 #: Batches are filled up to a multiple of this, the width that BLAS computes at once: 63 columns
 #: take longer than 64, and those added are sometimes the ones that were not predicted.
 COLUMNS_AT_ONCE = 16
+#: If so few features are still to be selected, their columns are not predicted any more.
+FEW_COLUMNS = 8
 
 
 class Search:
@@ -41,7 +43,7 @@ class Search:
         allowed: Mask,
         forced: Mask,
         copies: NearCopies | None = None,
-        rules: Sequence[Rule] = (),
+        rule: KeepFeasible | None = None,
         costs: Float64 | None = None,
     ) -> None:
         """Begin with no feature selected; ``caches`` hold Gram columns, one per quadratic.
@@ -57,7 +59,7 @@ class Search:
         self.n_select = n_select
         self.allowed = allowed
         self.forced = forced
-        self.rules = rules
+        self.rule = rule
         self.costs = costs
         # as the user asked for, also in a search that is restarted
         self.required = forced
@@ -106,20 +108,12 @@ class Search:
             return best_feature(np.where(waiting, gains, -1.0), self.eps)
         left = self.allowed & ~self.is_selected
         scores = per_cost(gains, self.costs)
-        for rules in self._rules_to_try():
-            # near copies only if nothing else is possible
-            for features in (self._distinct_left(), left):
-                found = best_permitted(scores, features, rules, self.eps)
-                if found is not None:
-                    return found
+        # near copies only if nothing else is possible
+        for features in (self._distinct_left(), left):
+            found = best_permitted(scores, features, self.rule, self.eps)
+            if found is not None:
+                return found
         return None
-
-    def _rules_to_try(self) -> list[Sequence[Rule]]:
-        """All rules, and without the soft ones, in case those leave nothing."""
-        hard = [rule for rule in self.rules if not rule.soft]
-        if len(hard) == len(self.rules):
-            return [self.rules]
-        return [self.rules, hard]
 
     @property
     def J(self) -> float:
@@ -148,8 +142,39 @@ class Search:
         self.is_selected[j] = True
         for factor, cache in zip(self.factors, self.caches):
             factor.enter(j, cache[j], self.is_selected)
-        for rule in self.rules:
-            rule.entered(j)
+        if self.rule is not None:
+            self.rule.entered(j)
+        self._note_copies(j)
+
+    def add_all(self, features: Indices) -> None:
+        """Select features (k,) in their order, before any other; their columns are at hand.
+
+        It is what `add` does one by one, in a few products of matrices.
+        """
+        order = features.tolist()
+        steps = [
+            factor.steps_of(features, np.stack([cache[j] for j in order]))
+            for factor, cache in zip(self.factors, self.caches)
+        ]
+        if any(one is None for one in steps):
+            # dependent features have no factor; one by one they enter with W = 0
+            for j in order:
+                self.add(j, float(self.gains()[j]))
+            return
+        for j in order:
+            self.is_selected[j] = True
+            self._note_copies(j)
+        decreases = np.zeros(len(order))
+        for factor, one in zip(self.factors, steps):
+            assert one is not None
+            L_rows, Q = one
+            factor.enter_all(L_rows, Q, self.is_selected)
+            decreases += (Q**2).sum(axis=1)
+        self.selected = order
+        self.decreases = decreases.tolist()
+
+    def _note_copies(self, j: int) -> None:
+        """Remember which features a selected feature makes superfluous."""
         if self.copies is not None:
             copies = self.copies.of(j)
             # The first selected feature that it copies is reported, also if others follow.
@@ -183,10 +208,8 @@ class Search:
         """Features, j included, whose columns are fetched in the next pass over X."""
         scores = per_cost(self.gains(), self.costs)
         eligible = self._distinct_left()
-        for rule in self.rules:
-            mask = rule.allowed()
-            if mask is not None:
-                eligible = eligible & mask
+        if self.rule is not None:
+            eligible = eligible & self.rule.allowed()
         priority = np.where(eligible, scores, -1.0)
         # Forced features enter in any case: their columns are certain to be needed.
         priority[self.forced & ~self.is_selected] = np.inf
@@ -198,8 +221,8 @@ class Search:
             batch = np.argsort(-priority, kind="stable")[: self._batch_size()]
         else:
             batch = np.union1d(predicted, np.flatnonzero(priority == np.inf))
-        if self.rules:
-            # rules upset the prediction: take what else is allowed and good
+        if self.rule is not None:
+            # The rule upsets the prediction: take what else is allowed and good
             best = np.argsort(-priority, kind="stable")[: self.fetch_sizes.least // 2]
             batch = np.union1d(batch, best)
         missing = batch[priority[batch] >= 0.0].tolist()
@@ -211,6 +234,8 @@ class Search:
     def _batch_size(self) -> int:
         """Return the number of columns to fetch without a prediction."""
         n_needed = self.n_select - len(self.selected)
+        if self._needs_few:
+            return 2 * n_needed
         least = self.fetch_sizes.least
         if not self._penalty_dominates:
             return max(n_needed, least)
@@ -220,6 +245,12 @@ class Search:
         return min(max(n_columns, least), self.fetch_sizes.most)
 
     @property
+    def _needs_few(self) -> bool:
+        """Whether the search has nearly ended."""
+        n_needed = self.n_select - len(self.selected)
+        return bool(self.selected) and n_needed <= FEW_COLUMNS
+
+    @property
     def _penalty_dominates(self) -> bool:
         """Whether gains hardly change when features enter."""
         return all(p.gamma > p.diag.mean() for p in self.quadratics)
@@ -227,6 +258,8 @@ class Search:
     def _predicted(self, priority: Float64, j: int) -> Indices | None:
         """Return features that will probably be selected next; None without estimates."""
         if j not in self._estimated:
+            if self._needs_few:
+                return None  # an estimate costs more than these columns
             features = promising_features(
                 priority,
                 penalty_dominates=self._penalty_dominates,
@@ -240,9 +273,7 @@ class Search:
             _insert_known_columns(estimate, features, cache)
         n_needed = self.n_select - len(self.selected)
         n_steps = min(n_needed, self.fetch_sizes.most) + self.fetch_sizes.extra
-
-        def among(rule: Rule) -> Rule | None:
-            return rule.among(features)
+        rule = None if self.rule is None else self.rule.among(features)
 
         found = predict_columns(
             [factor.restricted_to(features, n_steps) for factor in self.factors],
@@ -253,7 +284,7 @@ class Search:
             self.eps,
             None if self.copies is None else self.copies.max_correlation,
             None if self.costs is None else self.costs[features],
-            [rule for rule in map(among, self.rules) if rule is not None],
+            rule,
         )
         return features[found]
 

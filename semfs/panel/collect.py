@@ -115,7 +115,7 @@ def panel_report(
         command=command,
         words=words,
         prices=_prices_of(selector, len(explanation.means)),
-        worth=dict(selector._get_fitted().worth_of_groups),
+        worth=selector._get_fitted().findings.worth_of_groups(),
     )
 
 

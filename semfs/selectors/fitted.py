@@ -19,6 +19,7 @@ from semfs.rows.preprocess import NO_PREPROCESSING
 from semfs.selectors.calibrated import CalibratedPredictor
 from semfs.selectors.calibration_sample import CalibrationSample
 from semfs.selectors.prediction import ClassPredictor
+from semfs.selectors.rules.findings import NO_FINDINGS, Findings
 from semfs.selectors.same_space import perhaps_same_space, same_space
 from semfs.validation import counted, listed
 
@@ -102,9 +103,7 @@ class Fitted:
     #: Near copies, and the selected feature that each copies.
     copies: Mapping[int, int] = field(default_factory=dict)
     sample: CalibrationSample | None = None  # of the selected features; None: not at hand
-    rules: Sequence[str] = ()  # what rules of the panel ruled out, and what they cost
-    #: The share by which J is lower thanks to a selected group, by its label; not saved.
-    worth_of_groups: Mapping[str, float] = field(default_factory=dict)
+    findings: Findings = NO_FINDINGS  # what rules of the panel led to
     ruled_out: Mapping[str, Indices] = field(default_factory=dict)  # features, by the rule
     marks: Mask | None = None  # (C, k), which selected features mark which class
     batches: Any = None  # (B,), batches whose offsets were removed
@@ -137,14 +136,17 @@ class Fitted:
             feature_names=getattr(selector, "feature_names_in_", None),
             copies=getattr(selector, "skipped_", {}),
             sample=_sample_of(selector),
-            rules=getattr(selector, "rules_", ()),
             marks=to_numpy(getattr(selector, "marks_", None)),
             batches=getattr(selector, "batches_", None),
             batch_offsets=to_numpy(getattr(selector, "batch_offsets_", None)),
         )
 
-    def attributes(self) -> dict[str, Any]:
+    def all_attributes(self) -> dict[str, Any]:
         """Return the fitted attributes of a selector."""
+        return {**self.attributes(), "rules_": self.findings.sentences()}
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the fitted attributes, except those that are computed when first read."""
         labels = self.unlabeled_labels
         offsets = self.batch_offsets
         return {
@@ -170,7 +172,6 @@ class Fitted:
             "skipped_": self.skipped,
             "preprocessing_": _settings_of(self.preprocessing),
             "calibration_sample_": _as_dict(self.sample),
-            "rules_": list(self.rules),
             "marks_": self._marks(),
             "batches_": np.zeros(0) if self.batches is None else self.batches,
             "batch_offsets_": np.zeros((0, self.n_selected)) if offsets is None else offsets,

@@ -8,6 +8,7 @@ classes. The methods differ in what they return.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ class PredictingSelector(RankingSelector):
     # ---- what a fit learned ----------------------------------------------------------
 
     def _set_fitted(self, fitted: Fitted, X: Matrix | None = None) -> None:
-        """Set all fitted attributes, as arrays of the library and device of X."""
+        """Set the fitted attributes, as arrays of the library and device of X."""
         self._fitted = fitted
         for name, value in fitted.attributes().items():
             is_array = isinstance(value, np.ndarray)
@@ -54,6 +55,23 @@ class PredictingSelector(RankingSelector):
         if not hasattr(self, "_fitted"):
             self._fitted = Fitted.from_attributes(self)
         return self._fitted
+
+    @cached_property
+    def rules_(self) -> list[str]:
+        """What each rule of the panel led to, and how much better the fit would be without.
+
+        It is found when it is first read: each rule takes a search among the features that
+        the fit has looked at.
+        """
+        return self._get_fitted().findings.sentences()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        # a selector that was loaded has them already
+        if hasattr(self, "_fitted"):
+            # what it is found from does not travel with the selector
+            state["rules_"] = self.rules_
+        return state
 
     def _predictor(self) -> ClassPredictor:
         """Return the prediction model, which is made once per fit."""

@@ -508,11 +508,12 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         context.call_on_fit_task_begin(estimator=self, X=data.X, y=y)
         monitor = self._monitor(context, problem, data.X, y)
         fitted = Outcome(problem, problem.solve(monitor)).fitted()
+        self.__dict__.pop("rules_", None)  # of an earlier fit
         self._set_fitted(fitted, data.X)
         self._remember(problem.moments)
         self._warn_if_too_many(problem.candidates.n_selectable)
         context.call_on_fit_task_end(
-            estimator=self, X=data.X, y=y, reconstruction_attributes=fitted.attributes
+            estimator=self, X=data.X, y=y, reconstruction_attributes=fitted.all_attributes
         )
         return self
 
@@ -563,7 +564,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
 
             def fitted_attributes() -> dict[str, Any]:
                 """Return the fitted attributes after this step, if a callback asks."""
-                return Outcome(problem, solution()).fitted().attributes()
+                return Outcome(problem, solution()).fitted().all_attributes()
 
             task.call_on_fit_task_begin(estimator=self, X=X, y=y)
             return task.call_on_fit_task_end(

@@ -496,6 +496,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         """Copy the fitted attributes of the refitted selector to this object."""
         # names of an earlier fit must not outlive a fit to data without names
         self.__dict__.pop("feature_names_in_", None)
+        self.__dict__.pop("rules_", None)  # they are found anew when they are read
         for name, value in vars(final).items():
             if name.endswith("_") or name in FIT_STATE:
                 setattr(self, name, value)

@@ -89,6 +89,34 @@ def test_all_methods_obey_candidates_exclusions_and_the_least_number_of_samples(
         restricted(sample, min_cells=100000)
 
 
+def test_rules_of_a_panel_hold_for_semfs_at_every_size_and_for_no_other_method(sample):
+    wanted = str(sample.feature_names[7])
+    rules = {"include": [wanted], "min_per_class": 1}
+    methods = ["semfs", "semfs-unlabeled", "random"]
+    ks = [2, 15, 30]
+    rows, summary = evaluate(sample, methods, ks=ks, n_repeats=2, n_jobs=1, rules=rules)
+    # two features cannot mark every class
+    of_semfs = [row for row in rows if row["method"] != "random"]
+    assert {row["k"] for row in of_semfs} == {15, 30}
+    assert all(wanted in row["features"] for row in of_semfs)
+    # the panel of 15 is that of a fit for 15, and not the first 15 of 30
+    first = next(row for row in of_semfs if row["method"] == "semfs" and row["k"] == 15)
+    selector = SemFS(15, sample.attributes, target_attributes=None)
+    selector.set_params(min_per_class=1, include=[7]).fit(*sample.split()[:2])
+    assert sorted(first["features"]) == sorted(sample.feature_names[selector.order_[:15]])
+    assert any("hold for these methods only: SemFS, SemFS, " in note for note in summary.notes)
+    with pytest.raises(ValueError, match="not among the methods"):
+        evaluate(sample, ["random"], ks=[5], rules=rules)
+
+
+@pytest.mark.parametrize("option", ["--batch", "--costs", "--budget", "--min-level"])
+def test_rules_that_a_comparison_does_not_apply_are_refused_with_a_remedy(option):
+    done = invoke("evaluate", "lining", option, 3)
+    assert done.exit_code == 2
+    assert f"{option} is not applied in a comparison" in done.stderr
+    assert "--panel" in done.stderr
+
+
 def test_unseen_classes_of_few_samples_are_noted(sample):
     rare = sample.unseen[0]
     kept = np.setdiff1d(np.arange(len(sample.y)), np.flatnonzero(sample.y == rare)[2:])

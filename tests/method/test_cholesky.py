@@ -33,6 +33,31 @@ def test_it_is_the_cholesky_factor_in_the_order_of_entry():
     assert_allclose(factor.weights(S), np.linalg.solve(K, B[S])[np.argsort(S)])
 
 
+@pytest.mark.parametrize("gamma", [0.5, 0.0])
+def test_features_that_enter_together_leave_what_they_leave_one_by_one(gamma):
+    G, _, factor = make_factor(gamma=gamma)
+    _, _, one_by_one = make_factor(gamma=gamma)
+    S = np.array([5, 1, 7])
+    gains = []
+    selected = np.zeros(8, dtype=bool)
+    for j in S:
+        gains.append(one_by_one.gains()[j])
+        selected[j] = True
+        one_by_one.enter(j, G[:, j], selected)
+    L_rows, Q = factor.steps_of(S, G[S])
+    factor.enter_all(L_rows, Q, selected)
+    for name in ("L", "Q", "pivots", "squared_norms"):
+        assert_allclose(getattr(factor, name), getattr(one_by_one, name), atol=1e-10)
+    assert_allclose((Q**2).sum(axis=1), gains)
+    assert_allclose(factor.gains()[~selected], one_by_one.gains()[~selected])
+
+
+def test_features_that_depend_on_each_other_do_not_enter_together():
+    G, _, factor = make_factor(gamma=0.0)
+    copy = G[[5, 5]]
+    assert factor.steps_of(np.array([5, 5]), copy) is None
+
+
 def test_gains_are_decreases_of_J():
     G, B, factor = make_factor()
     enter(factor, G, [5, 1])

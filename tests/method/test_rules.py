@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
 
 from problems import fit_of, make_problem, paper_B, paper_gram
 from semfs.method.demands import (
@@ -19,10 +20,11 @@ from semfs.method.demands import (
     smallest_stretch,
 )
 from semfs.method.direct import solve_direct
+from semfs.method.known_panel import KnownPanel
 from semfs.method.markers import class_markers
-from semfs.method.panel import N_BEST, Panel
+from semfs.method.panel import Panel
+from semfs.method.panel_search import N_BEST
 from semfs.method.quadratic import FetchSizes, Quadratic
-from semfs.method.rules import Rule
 
 GAMMA = 3.0
 
@@ -381,33 +383,6 @@ def test_exact_decisions_where_many_units_compete():
 # ---- other rules and reports ----------------------------------------------------------
 
 
-class Never(Rule):
-    """Keeps one feature out."""
-
-    def __init__(self, feature, soft):
-        self.feature = feature
-        self.soft = soft
-        self.seen = []
-
-    def allowed(self):
-        mask = np.ones(12, dtype=bool)  # make_quadratic has 12 features
-        mask[self.feature] = False
-        return mask
-
-    def entered(self, feature):
-        self.seen.append(feature)
-
-
-@pytest.mark.parametrize("soft", [False, True])
-def test_further_rules_hold_and_soft_ones_give_way(soft):
-    _, _, quadratic = make_quadratic(3)
-    best = int(solve_direct([quadratic], 1).order[0])
-    solution = solve_direct([quadratic], 5, rules=[lambda: Never(best, soft)])
-    assert solution.s[best] == 0
-    everything = solve_direct([quadratic], 12, rules=[lambda: Never(best, soft)])
-    assert everything.s.sum() == (12 if soft else 11)
-
-
 def test_cost_of_a_rule_is_what_a_search_without_it_finds():
     _, _, quadratic = make_quadratic(4)
     plain = solve_direct([quadratic], 4)
@@ -418,7 +393,7 @@ def test_cost_of_a_rule_is_what_a_search_without_it_finds():
     panel = panel_of(demands, relaxed={"quota": Panel(4)})
     _, solution = select(quadratic, panel)
     assert solution.objective[-1] > plain.objective[-1]
-    found = solution.relaxed["quota"]
+    found = solution.relaxed()["quota"]
     assert found.decrease == pytest.approx(quadratic.q - plain.objective[-1])
     assert found.features.tolist() == plain.order[:4].tolist()
 
@@ -474,3 +449,41 @@ def test_markers_are_high_in_at_most_two_classes():
         assert means[c, j] - others >= 1.0
         assert (means[:, j] > means[c, j]).sum() <= 1
     assert not class_markers(np.zeros((3, 2)), np.zeros(2)).any()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_unit_takes_the_place_of_another_exactly_if_one_exchange_is_feasible(seed):
+    rng = np.random.default_rng(seed)
+    usage = rng.integers(0, 5, (2, 10)).astype(float)
+    supply = rng.integers(0, 2, (2, 10)).astype(float)
+    members = np.zeros(10, dtype=bool)
+    members[rng.choice(10, 4, replace=False)] = True
+    demands = make_demands(
+        10,
+        4,
+        usage=usage,
+        limits=(usage[:, members].sum(axis=1) + rng.integers(0, 2, 2)).tolist(),
+        supply=supply,
+        needs=(supply[:, members].sum(axis=1) - rng.integers(0, 2, 2)).tolist(),
+    )
+    for unit in np.flatnonzero(~members):
+        known = KnownPanel(demands, members)
+        known.fix(int(np.flatnonzero(members)[0]))
+        possible = []
+        for other in np.flatnonzero(members)[1:]:
+            changed = members.copy()
+            changed[[other, unit]] = False, True
+            possible.append(demands.met_by(changed))
+        assert known.members_to_be()[unit] == any(possible)
+        assert known.take(int(unit)) == any(possible)
+        assert demands.met_by(known.is_member)
+        assert known.is_member[unit] == any(possible)
+
+
+def test_markers_are_those_of_the_two_highest_classes():
+    means = np.random.default_rng(0).integers(0, 4, (5, 300)).astype(float)  # many ties
+    second = np.sort(means, axis=0)[-2]
+    others = (means.sum(axis=0) - means) / 4
+    expected = (means - others >= 1.0) & (means >= second)
+    assert_array_equal(class_markers(means, np.ones(300)), expected)
+    assert class_markers(means[:1], np.ones(300)).shape == (1, 300)

@@ -1,7 +1,7 @@
 """Rules of a panel in SemFS: parameters, refusals, reports, and data in all forms."""
 
+import pickle
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from semfs.datasets import load_sample
 from semfs.method.quadratic import Relaxed
 from semfs.panel.words import CELLS
 from semfs.selectors.rules.feature_values import feature_costs
-from semfs.selectors.rules.panel_rules import PanelRules
+from semfs.selectors.rules.findings import Findings
 from semfs.validation import ParameterError, ParameterWarning
 
 FITTED = ("scores_", "order_", "support_", "coef_", "intercept_", "objective_", "within_")
@@ -680,12 +680,27 @@ def test_markers_of_classes_with_few_samples_are_called_uncertain(planted):
 
 
 def test_a_gain_that_nobody_would_notice_is_not_given_in_numbers():
-    rules = PanelRules(None, None, {}, np.zeros(0, dtype=int), None)
     texts = {}
+    nothing = np.zeros(0, dtype=int)
     for decrease in (5.0 + 1e-5, 5.5):
-        solution = SimpleNamespace(
-            objective=[5.0], objective_start=10.0, relaxed={"budget": Relaxed(decrease, None)}
-        )
-        texts[decrease] = rules._with_cost("budget", "spent", solution)
+        relaxed = {"budget": Relaxed(decrease, nothing, nothing)}
+        findings = Findings({"budget": "spent"}, J=5.0, J_start=10.0, relaxed=lambda: relaxed)
+        texts[decrease] = findings.sentences()[0]
     assert texts[5.0 + 1e-5].endswith("Without the limit the fit would be hardly any better.")
     assert texts[5.5].endswith("Without the limit the fit would be at least 10.0 % better.")
+
+
+def test_what_rules_cost_is_found_when_it_is_read_and_is_saved(lining, tmp_path):
+    """A search for each rule, and each group, would make a fit take twice as long."""
+    X, y = lining
+    costs = np.arange(1.0, X.shape[1] + 1.0)
+    selector = SemFS(10, min_per_class=1, costs=costs, budget=2000.0).fit(X, y)
+    assert "rules_" not in vars(selector)
+    save(selector, tmp_path / "s.semfs")
+    said = selector.rules_
+    assert len(said) == 2
+    assert all("better" in text or "nothing" in text for text in said)
+    assert pickle.loads(pickle.dumps(selector)).rules_ == said
+    assert load(tmp_path / "s.semfs").rules_ == said
+    assert selector.set_params(costs=None, budget=None, min_per_class=0).fit(X, y).rules_ == []
+    assert not hasattr(SemFS(10), "rules_")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import BaseEstimator
 
 from semfs.attributes import AttributeTable
 from semfs.io.safety import FileError, check_declared_size
@@ -97,9 +99,7 @@ class Reader:
             params = _params_of_format_1(params, state)
         selector = estimator(**params)
         for key, value in state.items():
-            # a file must not replace methods and properties of the class
-            fitted = re.fullmatch(r"[A-Za-z]\w*_", key) and not hasattr(estimator, key)
-            if not fitted and key not in SETTINGS:
+            if not _is_fitted_attribute(estimator, key) and key not in SETTINGS:
                 shown = key[:SHOWN_CHARACTERS]
                 raise FileError(
                     f"{self.path}: {shown!r} is not a fitted attribute. The file is damaged."
@@ -112,6 +112,15 @@ class Reader:
                     f"{self.path}: {name} must have {d} entries. The file is damaged."
                 )
         return selector
+
+
+def _is_fitted_attribute(estimator: type[BaseEstimator], key: str) -> bool:
+    """Whether a file may set an attribute: it must not replace methods and properties."""
+    if not re.fullmatch(r"[A-Za-z]\w*_", key):
+        return False
+    # a cached property is a fitted attribute that is computed when it is first read
+    of_class = getattr(estimator, key, None)
+    return of_class is None or isinstance(of_class, cached_property)
 
 
 def _params_of_format_1(

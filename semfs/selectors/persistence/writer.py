@@ -30,7 +30,7 @@ class Writer:
         params = selector.get_params(deep=False)
         state = {
             key: value
-            for key, value in vars(selector).items()
+            for key, value in selector.__getstate__().items()
             if (key.endswith("_") or key in SETTINGS) and key not in params
         }
         return {

@@ -254,7 +254,7 @@ class _PanelMaker:
             feasible=feasible,
         )
         relaxed = self._relaxed(panel, n_budget, rules)
-        panel = replace(panel, relaxed=relaxed, leaves_out=self.unit_of is not None)
+        panel = replace(panel, relaxed=relaxed)
         return replace(rules, panel=panel, labels=self.labels)
 
     def _check_not_empty(self, demands: Demands, n_budget: int) -> None:

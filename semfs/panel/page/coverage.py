@@ -1,0 +1,81 @@
+"""The table of the classes: how many features mark each, and which."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from semfs.lab.sections import Section, Table
+
+if TYPE_CHECKING:
+    from semfs.panel.report import PanelReport
+
+#: Predicted shares below this are not named: predictions are too small as a rule.
+LEAST_PREDICTED = 0.01
+
+
+def coverage_section(report: PanelReport) -> Section:
+    """Return how many features mark each class, and which."""
+    words = report.words
+    found = report.explanation
+    hardest = _hardest_of_each(report)
+    body: list[list[Any]] = []
+    for label, n_markers in found.coverage.items():
+        title = f"{label} (predicted)" if label in found.unseen else str(label)
+        size = None if report.class_sizes is None else report.class_sizes.get(label)
+        body.append(
+            [
+                title,
+                "–" if size is None else int(size),
+                int(n_markers),
+                _markers_of(report, label) or "–",
+                hardest.get(str(label), "–"),
+            ]
+        )
+    # Classes that lack markers are what a reader looks for.
+    body.sort(key=lambda line: line[2])
+    text = (
+        f"A {words.feature} marks a {words.class_} if its mean there lies at least one "
+        f"standard deviation (within {words.classes}) above the mean of the others, and the "
+        f"{words.class_} is among its two highest; the higher one is named in that case."
+    )
+    columns = [
+        words.class_,
+        words.samples,
+        "markers",
+        "which",
+        "hardest to tell from",
+    ]
+    caption = f"Markers of each {words.class_}, fewest first"
+    return Section(
+        f"Coverage of each {words.class_}",
+        [text],
+        Table(caption, columns, body, open=True),
+    )
+
+
+def _markers_of(report: PanelReport, label: Any) -> list[Any]:
+    """Return the features that mark a class, and classes in which they are even higher."""
+    found = report.explanation
+    markers: list[Any] = []
+    for name in found.markers.index[found.markers[label]]:
+        highest = found.means.loc[name].idxmax()
+        if highest == label:
+            markers.append(str(name))
+        else:
+            markers.append((str(name), f"higher in {highest}"))
+    return markers
+
+
+def _hardest_of_each(report: PanelReport) -> dict[str, str]:
+    """For each class the one that it is confused with most, and in which share."""
+    hardest: dict[str, str] = {}
+    for pair in report.pairs().itertuples():
+        # A prediction that nothing is confused says nothing.
+        is_silent = pair.basis == "predicted" and pair.confused < LEAST_PREDICTED
+        if pair.basis == "too few" or is_silent:
+            continue
+        about = "" if pair.basis == "counted" else "about "
+        share = f"{about}{pair.confused:.0%}"
+        hardest.setdefault(str(pair.first), f"{pair.second} ({share})")
+        hardest.setdefault(str(pair.second), f"{pair.first} ({share})")
+    return hardest

@@ -1,0 +1,109 @@
+"""The panel in a few sentences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from semfs.lab.sections import Section
+from semfs.labels import FEW_SAMPLES
+from semfs.panel.page.limits import MOST_NAMED, NOTABLE_ERROR
+from semfs.panel.page.separation import weakest_pairs
+from semfs.validation import listed
+
+if TYPE_CHECKING:
+    from semfs.panel.report import PanelReport
+
+
+def summary_section(report: PanelReport) -> Section:
+    """Return the panel in a few sentences."""
+    words = report.words
+    found = report.explanation
+    text = f"{len(report.features)} of {report.n_features:,} {words.features}, selected on "
+    if report.n_samples is not None:
+        text += f"{report.n_samples:,} {words.samples} of "
+    text += f"{len(found.classes.columns)} {words.classes}."
+    if found.unseen:
+        text += (
+            f" Described {words.classes} with no {words.samples}, or too few to be used: "
+            f"{listed(found.unseen, 8)}. "
+            "Everything that this page says about these is predicted."
+        )
+    paragraphs = [text, *_small_classes(report), *_batch_features(report)]
+    paragraphs.append(_hardest(report))
+    paragraphs.append(_fewest_markers(report))
+    for source, used in report.knowledge.items():
+        text = words.put_into(used.removeprefix("used: "))
+        source = source.replace("classes", words.classes).replace("samples", words.samples)
+        paragraphs.append(f"{source[:1].upper()}{source[1:]}: {text}.")
+    return Section("Summary", paragraphs)
+
+
+def _fewest_markers(report: PanelReport) -> str:
+    """Return which classes have the fewest markers."""
+    words = report.words
+    coverage = report.explanation.coverage
+    fewest = int(coverage.min())
+    names = listed(coverage.index[coverage == fewest].tolist(), MOST_NAMED)
+    if fewest == 0:
+        return (
+            f"No {words.feature} marks {names}; combinations of {words.features} may separate "
+            "them nevertheless."
+        )
+    noun = words.feature if fewest == 1 else words.features
+    verb = "marks" if fewest == 1 else "mark"
+    return f"{fewest} {noun} or more {verb} every {words.class_}; that few mark {names}."
+
+
+def _small_classes(report: PanelReport) -> list[str]:
+    """Return a paragraph about classes with so few samples that their means are uncertain."""
+    if report.class_sizes is None:
+        return []
+    words = report.words
+    sizes = report.class_sizes[report.class_sizes < FEW_SAMPLES].sort_values(kind="stable")
+    if not len(sizes):
+        return []
+    names = listed([f"{label} ({size})" for label, size in sizes.items()], 8)
+    verb = f"{words.class_} has" if len(sizes) == 1 else f"{words.classes} have"
+    return [
+        f"{len(sizes)} {verb} fewer than {FEW_SAMPLES} {words.samples}: {names}. What this "
+        "page says of them rests on so few, and may not hold for others; how well they are "
+        "separated is not known."
+    ]
+
+
+def _batch_features(report: PanelReport) -> list[str]:
+    """Return a paragraph about features that vary more with the batch than with the class."""
+    words = report.words
+    found = report.explanation.features
+    if "more_batch" not in found or not found["more_batch"].any():
+        return []
+    names = listed(found.index[found["more_batch"].astype(bool)].astype(str).tolist(), 8)
+    return [
+        f"Vary more with the batch than with the {words.class_}: {names}. "
+        f"You may exclude such {words.features}."
+    ]
+
+
+def _hardest(report: PanelReport) -> str:
+    """Return a paragraph on pairs of classes that are hard to separate, and on the others."""
+    words = report.words
+    pairs = report.pairs().dropna(subset="confused")
+    weakest = weakest_pairs(report)
+    if not weakest:
+        closest = ""
+        for pair in pairs[:1].itertuples():
+            closest = f" Closest are {pair.first} and {pair.second} ({pair.confused:.1%})."
+        return (
+            f"Every pair of {words.classes} can be separated: less than {NOTABLE_ERROR:.0%} of "
+            f"their {words.samples} are confused.{closest}"
+        )
+    # `weakest_pairs` names the first pairs, and pairs come by falling share.
+    shares = pairs["confused"].to_numpy()
+    n_named = min(MOST_NAMED, int((shares >= NOTABLE_ERROR).sum()))
+    text = f"Hardest to separate: {weakest}."
+    if n_named < len(shares):
+        text += (
+            f" Of each other pair at most {shares[n_named]:.0%} of the {words.samples} are "
+            "confused."
+        )
+    return text
