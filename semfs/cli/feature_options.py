@@ -124,7 +124,12 @@ def feature_values(
             known |= {str(label) for label in labels}
         table = _two_columns(parameter, Path(text), known)
         if parameter == "costs":
-            return {name: _as_number(parameter, name, value) for name, value in table.items()}
+            # A feature with an empty cell has no price.
+            return {
+                name: _as_number(parameter, name, value)
+                for name, value in table.items()
+                if value
+            }
         return dict(table)
     reader = source.reader
     if reader.path is None or not reader.of_cells:
@@ -163,7 +168,7 @@ def capacity_values(
 
 
 def _two_columns(parameter: str, path: Path, known: set[str]) -> dict[str, str]:
-    """Return a table of names and values; a first line that names no known one is a header."""
+    """Return a table of names and values. A first line without a known name is a header."""
     import csv
 
     from semfs.validation import ParameterError
@@ -185,7 +190,7 @@ def _two_columns(parameter: str, path: Path, known: set[str]) -> dict[str, str]:
 
 
 def _check_some_known(parameter: str, path: Path, names: list[str], known: set[str]) -> None:
-    """Refuse a table none of whose names is known; costs may name groups instead."""
+    """Raise if no name of a table is known. Costs may name groups instead of features."""
     from semfs.validation import ParameterError, listed
 
     if not names or not known or not known.isdisjoint(names):

@@ -134,9 +134,7 @@ def evaluate(
     unseen_by_split = _splits(data, splits, n_splits, n_unseen, seed)
     ks = sorted(set(ks))
     _check_data(data, ks)
-    ruled: list[str] = []
-    if rules:
-        chosen, ruled = with_rules(chosen, _by_index(rules, data))
+    chosen, ruled = with_rules(chosen, _by_index(rules, data))
     uses_unlabeled = [method.label for method in chosen if method.uses_unlabeled]
     protocol = Protocol(
         tuple(ks),
@@ -160,9 +158,8 @@ def evaluate(
     summary = run(jobs, store, runner.compute, n_jobs=n_jobs, verbose=verbose)
     rows = store.rows()
     summary.notes += _notes_on_options(uses_unlabeled, groups)
-    if ruled:
-        summary.notes.append(RULED.format(" and ".join(rules), ", ".join(ruled)))
-    summary.notes += [*notes, *_notes_on_knowledge(rows), *_notes_on_data(data, ks)]
+    summary.notes += notes + _notes_on_rules(rules, ruled) + _notes_on_knowledge(rows)
+    summary.notes += _notes_on_data(data, ks)
     summary.info = {"started": started, "datasets": store.info()["datasets"]}
     if details:
         summary.details = details_of(
@@ -175,6 +172,11 @@ def evaluate(
             groups=groups,
         )
     return rows, summary
+
+
+def _notes_on_rules(rules: Mapping[str, Any], ruled: Sequence[str]) -> list[str]:
+    """Return a note on the methods that rules hold for, if there are any."""
+    return [RULED.format(" and ".join(rules), ", ".join(ruled))] if ruled else []
 
 
 def _by_index(rules: Mapping[str, Any], data: ZeroShotDataset) -> dict[str, Any]:

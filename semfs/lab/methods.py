@@ -139,6 +139,8 @@ def with_rules(
     >>> ruled, found[1].params(Size(9, 3))["min_per_class"]
     (['SemFS'], 2)
     """
+    if not rules:
+        return list(methods), []
     found = []
     ruled = []
     for method in methods:
