@@ -143,24 +143,10 @@ def evaluate(
         unlabeled_half=bool(uses_unlabeled),
         measures=(*_measures(data), *metrics),
     )
-    # The store is in memory: results are returned as rows, and not kept.
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    store = Store(None)
-    runner = make_runner(
-        store,
-        {data.name: lambda: data},
-        {data.name: unseen_by_split},
-        protocol,
-        {method.name: method for method in chosen},
-    )
-    names = [method.name for method in _without_repetition(chosen, data)]
-    jobs, notes = plan([Experiment("clustering", names)], runner)
-    summary = run(jobs, store, runner.compute, n_jobs=n_jobs, verbose=verbose)
-    rows = store.rows()
+    rows, summary = _compare(data, unseen_by_split, protocol, chosen, n_jobs, verbose)
     summary.notes += _notes_on_options(uses_unlabeled, groups)
-    summary.notes += notes + _notes_on_rules(rules, ruled) + _notes_on_knowledge(rows)
-    summary.notes += _notes_on_data(data, ks)
-    summary.info = {"started": started, "datasets": store.info()["datasets"]}
+    summary.notes += _notes_on_rules(rules, ruled)
+    summary.notes += [*_notes_on_knowledge(rows), *_notes_on_data(data, ks)]
     if details:
         summary.details = details_of(
             data,
@@ -174,13 +160,40 @@ def evaluate(
     return rows, summary
 
 
+def _compare(
+    data: ZeroShotDataset,
+    splits: Splits,
+    protocol: Protocol,
+    methods: list[Method],
+    n_jobs: int | None,
+    verbose: bool,
+) -> tuple[list[Row], Summary]:
+    """Return the scores of methods on all class splits, and the facts about the run."""
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    # The store is in memory: results are returned as rows, and not kept.
+    store = Store(None)
+    runner = make_runner(
+        store,
+        {data.name: lambda: data},
+        {data.name: splits},
+        protocol,
+        {method.name: method for method in methods},
+    )
+    names = [method.name for method in _without_repetition(methods, data)]
+    jobs, notes = plan([Experiment("clustering", names)], runner)
+    summary = run(jobs, store, runner.compute, n_jobs=n_jobs, verbose=verbose)
+    summary.notes += notes
+    summary.info = {"started": started, "datasets": store.info()["datasets"]}
+    return store.rows(), summary
+
+
 def _notes_on_rules(rules: Mapping[str, Any], ruled: Sequence[str]) -> list[str]:
     """Return a note on the methods that rules hold for, if there are any."""
     return [RULED.format(" and ".join(rules), ", ".join(ruled))] if ruled else []
 
 
 def _by_index(rules: Mapping[str, Any], data: ZeroShotDataset) -> dict[str, Any]:
-    """The rules with included features by their number: methods get X without names."""
+    """Return the rules with included features by number: methods get X without names."""
     found = dict(rules)
     if "include" in found:
         names = data.feature_names.tolist()

@@ -684,7 +684,7 @@ def test_a_gain_that_nobody_would_notice_is_not_given_in_numbers():
     nothing = np.zeros(0, dtype=int)
     for decrease in (5.0 + 1e-5, 5.5):
         relaxed = {"budget": Relaxed(decrease, nothing, nothing)}
-        findings = Findings({"budget": "spent"}, J=5.0, J_start=10.0, relaxed=lambda: relaxed)
+        findings = Findings({"budget": "spent"}, J=5.0, J_start=10.0, relaxed=relaxed.copy)
         texts[decrease] = findings.sentences()[0]
     assert texts[5.0 + 1e-5].endswith("Without the limit the fit would be hardly any better.")
     assert texts[5.5].endswith("Without the limit the fit would be at least 10.0 % better.")
