@@ -181,6 +181,25 @@ def test_the_page_shows_the_number_of_cells_and_names_types_of_few():
     assert sizes == {"rare": 3, "b": 50, "c": 50, "d": 50}
 
 
+def test_the_summary_counts_the_features_that_could_be_selected():
+    X, y = planted()
+    for candidates, expected in [
+        (None, "2 of 6 genes, selected on 200 cells"),
+        ([0, 1, 4], "2 of 3 genes that could be selected (6 in all), selected on 200 cells"),
+    ]:
+        selector = SemFS(2, candidates=candidates).fit(X, y)
+        report = panel_report(selector, n_bootstraps=0, words=CELLS)
+        (summary, *_) = report.sections()
+        assert summary.text[0].startswith(expected)
+
+
+def test_a_line_of_the_command_does_not_end_within_an_option():
+    X, y = planted()
+    command = "semfs panel X.h5ad --min-per-class 2"
+    page = panel_report(SemFS(2).fit(X, y), n_bootstraps=0, command=command).render()
+    assert 'semfs panel X.h5ad <span class="short">--min-per-class</span> 2</p>' in page
+
+
 def test_genes_that_vary_more_with_the_batch_are_named():
     X, y = planted()
     batch = np.arange(len(y)) % 2

@@ -32,6 +32,9 @@ class PanelReport:
         Reasons, class means, coverage, correlations and pairs of classes.
     n_features : int
         Number of features of the data, d.
+    n_selectable : int or None
+        Number of features that could be selected: they vary, and no rule keeps them out. None
+        if this is unknown.
     n_samples : int or None
         Number of samples of the seen classes.
     class_sizes : Series of shape (C,), or None
@@ -63,6 +66,7 @@ class PanelReport:
 
     explanation: Explanation
     n_features: int
+    n_selectable: int | None = None
     n_samples: int | None = None
     class_sizes: pd.Series | None = None
     shares: pd.DataFrame | None = None

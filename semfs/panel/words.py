@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -24,11 +25,18 @@ class Words:
 
         >>> CELLS.put_into("exclude: 3 features ruled out. Without it, class II gene")
         'exclude: 3 genes ruled out. Without it, class II gene'
+        >>> CELLS.put_into("candidates: 53557 features ruled out.")
+        'candidates: 53,557 genes ruled out.'
         """
-        phrases = {
+
+        def separated(noun: str) -> Callable[[re.Match[str]], str]:
+            """Return a function that puts a noun after a number with separated thousands."""
+            return lambda found: f"{int(found[1]):,} {noun}"
+
+        phrases: dict[str, str | Callable[[re.Match[str]], str]] = {
             r"\b1 feature\b": f"1 {self.feature}",
-            r"\b(\d+) features\b": rf"\1 {self.features}",
-            r"\b(\d+) samples\b": rf"\1 {self.samples}",
+            r"\b(\d+) features\b": separated(self.features),
+            r"\b(\d+) samples\b": separated(self.samples),
             r"\b(\d+ |\d+ seen |\d+ described )classes\b": rf"\1{self.classes}",
             r"^(min_per_class: every seen )class\b": rf"\1{self.class_}",
             r"(not so many of 1 unseen )class\b": rf"\1{self.class_}",

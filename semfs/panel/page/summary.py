@@ -18,7 +18,7 @@ def summary_section(report: PanelReport) -> Section:
     """Return the panel in a few sentences."""
     words = report.words
     found = report.explanation
-    text = f"{len(report.features)} of {report.n_features:,} {words.features}, selected on "
+    text = f"{len(report.features)} of {_eligible(report)}, selected on "
     if report.n_samples is not None:
         text += f"{report.n_samples:,} {words.samples} of "
     text += f"{len(found.classes.columns)} {words.classes}."
@@ -36,6 +36,15 @@ def summary_section(report: PanelReport) -> Section:
         source = source.replace("classes", words.classes).replace("samples", words.samples)
         paragraphs.append(f"{source[:1].upper()}{source[1:]}: {text}.")
     return Section("Summary", paragraphs)
+
+
+def _eligible(report: PanelReport) -> str:
+    """Return how many features could be selected, and how many the data have."""
+    features = report.words.features
+    n_all = f"{report.n_features:,}"
+    if report.n_selectable in (None, report.n_features):
+        return f"{n_all} {features}"
+    return f"{report.n_selectable:,} {features} that could be selected ({n_all} in all)"
 
 
 def _fewest_markers(report: PanelReport) -> str:
