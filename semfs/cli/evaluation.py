@@ -112,8 +112,9 @@ UNRULED = (
 CUT = "-k {} left out: with so many features, a panel would end within a group."
 #: Help of the rules that other methods do not know.
 SEMFS_INCLUDES = (
-    "Features that SemFS must select, whatever the other methods select: a name, "
-    "comma-separated names, a file with one name per line, or 're:PATTERN'; repeatable."
+    "Features that SemFS must select, whatever the other methods select: names "
+    "(comma-separated), a file with one name per line or a table with a column of names, or "
+    "'re:PATTERN'; repeatable."
 )
 SEMFS_PER_CLASS = (
     f"{PER_CLASS_HELP} Of SemFS alone, which is then fitted anew for every number of features; "
