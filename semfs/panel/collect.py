@@ -105,7 +105,7 @@ def panel_report(
         explanation=explanation,
         n_features=len(selector.get_support()),
         # Constant features, and those that rules keep out, have the score -inf.
-        n_selectable=int(np.isfinite(np.asarray(selector.scores_)).sum()),
+        n_selectable=int(np.isfinite(selector._get_fitted().scores).sum()),
         n_samples=n_samples,
         class_sizes=class_sizes,
         shares=shares,
