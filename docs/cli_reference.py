@@ -59,7 +59,7 @@ def _options(command: Any) -> str:
     """Tables of the options, one for each group."""
     groups: dict[str | None, list[str]] = {None: []}  # those without a group come first
     for parameter in command.params:
-        if parameter.name == "help":
+        if parameter.name == "help" or getattr(parameter, "hidden", False):
             continue
         names = [*parameter.opts, *parameter.secondary_opts]
         if _is_argument(parameter):

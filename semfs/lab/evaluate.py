@@ -226,7 +226,9 @@ def _splits(
     # A number asks for random splits, also of a data set that names one.
     if n_splits is None and n_unseen is None:
         return class_splits(data, seed=seed)
-    return random_splits(data, n_splits or RANDOM_SPLITS, seed, n_unseen)
+    if n_splits is None:
+        n_splits = RANDOM_SPLITS
+    return random_splits(data, n_splits, seed, n_unseen)
 
 
 def _named_methods(methods: Sequence[str | BaseEstimator | Method]) -> list[Method]:

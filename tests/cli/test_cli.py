@@ -154,9 +154,12 @@ def test_evaluate_says_what_may_describe_classes_and_takes_labels_alone(farm, in
     text = invoke(*rows, *more).stdout
     # one line in each table (ACC, NMI, ARI, k-NN), and no SemFS, unseen classes described
     assert text.count("SemFS") == 4
-    done = invoke(*rows, *more, "--exclude", "noise", "--out", farm / "page.html")
-    assert "only --candidates, --exclude and --min-cells" in done.stderr
-    assert "only --candidates, --exclude and --min-cells" in (farm / "page.html").read_text()
+    (farm / "panel.txt").write_text("height\nspeed\n", "utf-8")
+    own = ("--panel", farm / "panel.txt", "--out", farm / "page.html")
+    done = invoke(*rows, *more, "--exclude", "noise", *own)
+    note = "--include and --min-per-class to SemFS alone"
+    assert note in done.stderr
+    assert note in (farm / "page.html").read_text("utf-8")
     frame = pytest.importorskip("pandas").read_csv(farm / "rows.csv")
     frame.assign(noise=1e4 * frame["noise"]).to_csv(farm / "rows.csv", index=False)
     assert "noise has 100% of the variance." in invoke(*rows, *more).stderr
