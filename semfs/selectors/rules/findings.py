@@ -39,7 +39,7 @@ class UnitNames:
         """Return the names of a few units, and the number of the others.
 
         >>> UnitNames(names=["a", "b"]).listed([1, 0])
-        "'b', 'a'"
+        'b, a'
         """
         return listed([self[unit] for unit in units], MOST_UNITS)
 
