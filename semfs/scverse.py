@@ -36,6 +36,7 @@ from semfs.validation import (
     ParameterWarning,
     check_integer,
     check_option,
+    counted,
     did_you_mean,
     listed,
     warn_user,
@@ -431,16 +432,17 @@ def without_rare_classes(
     if not len(rare):
         return labels
     shown = listed([f"{labels.classes[c]} ({counts[c]})" for c in rare])
+    count = counted(len(rare), "class", "classes")
     if min_samples is None:
         message = (
-            f": {len(rare)} classes have fewer than {limit} samples: {shown}. Each counts as "
+            f": {count} with fewer than {limit} samples: {shown}. Each counts as "
             f"much as a large class. {parameter}={limit} leaves them out; those that are "
             "described become unseen classes then, which predict may still assign."
         )
         warn_user(ParameterWarning(parameter, message))
         return labels
     message = (
-        f": {len(rare)} classes have fewer than {limit} samples: {shown}. Their samples are "
+        f": {count} with fewer than {limit} samples: {shown}. Their samples are "
         "not used. Those that are described become unseen classes, which predict may still "
         "assign."
     )

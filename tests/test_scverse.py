@@ -453,7 +453,7 @@ def test_clusters_that_follow_donors_are_noticed(recwarn):
 
 def test_rare_types_are_named_or_left_out():
     adata = cells()[12:].copy()  # three B cells
-    with pytest.warns(UserWarning, match=r"1 classes .* 5 samples: B cell \(3\)") as found:
+    with pytest.warns(UserWarning, match=r"1 class .* 5 samples: B cell \(3\)") as found:
         select_genes(adata, "cell_type", 3)
     (text,) = [str(warning.message) for warning in found if "B cell" in str(warning.message)]
     assert "min_cells=5 leaves them out" in text
