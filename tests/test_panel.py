@@ -528,3 +528,60 @@ def test_a_prediction_that_nothing_is_confused_is_not_named(panel):
     predicted = pairs[(pairs["basis"] == "predicted") & (pairs["confused"] >= 0.05)]
     named = text.count("% predicted)")
     assert (named > 0) == (predicted.index < 5).any()
+
+
+# ---- ids of genes in the list ---------------------------------------------------------
+
+
+@pytest.fixture
+def genes_with_ids():
+    """Cells of four types whose var has symbols as index, ids, and columns that are no ids."""
+    anndata = pytest.importorskip("anndata")
+    X, y = planted()
+    X = X - X.min()
+    var = pd.DataFrame(
+        {
+            "ensemblid": [f"ENSG{j:011d}" for j in range(6)],
+            "symbol": [f"S{j}" for j in range(6)],
+            "biotype": ["protein_coding"] * 6,
+            "mean": X.mean(axis=0),
+            "reason": [f"probe {j}" for j in range(6)],
+        },
+        index=[f"S{j}" for j in range(6)],
+    )
+    obs = pd.DataFrame({"type": np.array(["B", "NK", "T", "mast"])[y]})
+    obs.index = [f"c{i}" for i in range(len(y))]
+    return anndata.AnnData(X, obs, var)
+
+
+def test_the_list_has_the_ids_of_genes_after_their_names(
+    genes_with_ids, tmp_path, monkeypatch, invoke
+):
+    monkeypatch.chdir(tmp_path)
+    genes_with_ids.write_h5ad("cells.h5ad")
+    options = ["-l", "type", "-k", 2, "--bootstraps", 2]
+    invoke("panel", "cells.h5ad", *options)
+    vendor = pd.read_csv("panel.csv")
+    ids = ["ensemblid", "reason of var"]
+    assert vendor.columns[:4].tolist() == ["rank", "gene", *ids]
+    assert vendor.columns[4:].tolist() == ["reason", "frequency", "substitutes"]
+    expected = genes_with_ids.var.loc[vendor["gene"]]
+    assert vendor["ensemblid"].tolist() == expected["ensemblid"].tolist()
+    assert vendor["reason of var"].tolist() == expected["reason"].tolist()
+    assert vendor["frequency"].between(0, 1).all()
+    # named by another column, genes keep the names of the index
+    invoke("panel", "cells.h5ad", *options, "--gene-symbols", "ensemblid")
+    vendor = pd.read_csv("panel.csv")
+    assert vendor["index"].tolist() == expected.index.tolist()
+    assert "ensemblid" not in vendor
+
+
+def test_lists_of_objects_and_of_groups_have_ids_too(genes_with_ids):
+    groups = ["one", "one", "two", "two", "three", "three"]
+    selector = SemFS(2, groups=groups).fit(genes_with_ids, "type")
+    made = panel_report(selector, genes_with_ids, "type", n_bootstraps=0)
+    table = made.table().set_index("group")
+    id_of = genes_with_ids.var["ensemblid"]
+    for group, names in made.groups()["features"].items():
+        assert table.loc[group, "ensemblid"] == ", ".join(id_of[names])
+    assert panel_report(selector, n_bootstraps=0).ids == {}

@@ -10,8 +10,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from semfs._typing import DataLike, Float64, LabelsLike
 from semfs.io.anndata import as_genes
+from semfs.io.reader import Reader
 from semfs.panel.confusion import confused_shares
 from semfs.panel.detection import count_above
+from semfs.panel.gene_ids import gene_ids
 from semfs.panel.report import PanelReport
 from semfs.panel.words import CELLS, GENERAL, Words
 from semfs.selectors.explanation import Explanation
@@ -117,6 +119,7 @@ def panel_report(
         command=command,
         words=words,
         prices=_prices_of(selector, len(explanation.means)),
+        ids=gene_ids(_reader_of(X), explanation.features.index, words.feature),
         worth=selector._get_fitted().findings.worth_of_groups(),
     )
 
@@ -125,6 +128,15 @@ def _of_cells(X: DataLike) -> bool:
     """Return whether an opened file holds single cells."""
     source: Any = X
     return classify(X) is Kind.SOURCE and source.reader.of_cells
+
+
+def _reader_of(X: DataLike) -> Reader | None:
+    """Return the reader of AnnData or an opened file; None for other data."""
+    genes = as_genes(X)
+    if genes is not None:
+        return genes.reader()
+    source: Any = X
+    return source.reader if classify(X) is Kind.SOURCE else None
 
 
 def _class_average(selector: LinearSelector, n_selected: int) -> Float64:

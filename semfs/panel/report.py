@@ -59,6 +59,9 @@ class PanelReport:
         What features, samples and classes are called on the page.
     prices : mapping
         ``group`` and ``cost`` of each selected feature, if the selector has them.
+    ids : mapping
+        Other names of the selected features in the columns of ``var`` that hold one for every
+        gene, such as Ensembl ids. Empty for other data than AnnData.
     worth : mapping
         Maps the name of each selected group to the share by which the fit would be worse if the
         group were excluded. Empty if this is unknown, as for a selector that was loaded.
@@ -78,6 +81,7 @@ class PanelReport:
     command: str = ""
     words: Words = GENERAL
     prices: Mapping[str, Sequence[object]] = field(default_factory=dict)
+    ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
     worth: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -88,10 +92,11 @@ class PanelReport:
     def table(self) -> pd.DataFrame:
         """Return the list for the vendor.
 
-        The columns are the feature (named by ``words``, for example "gene"), ``reason``,
-        ``frequency`` over bootstraps, ``substitutes`` and, if there are costs, ``cost``. The
+        The columns are the feature (named by ``words``, for example "gene"), its ``ids``,
+        ``reason``, ``frequency`` over bootstraps, ``substitutes`` and, if there are costs, ``cost``. The
         index is the ``rank``. With groups, there is one row per group: ``group`` is its name,
-        ``reason`` is that of its best feature, and the last column lists its features.
+        ``reason`` is that of its best feature, and the last columns list its features and their
+        ids.
         """
         pandas = import_optional("pandas", "data", what="A panel")
         groups = self.groups()
@@ -109,11 +114,13 @@ class PanelReport:
             if "cost" in groups:
                 listed_groups["cost"] = groups["cost"].to_numpy()
             listed_groups[self.words.features] = [", ".join(n) for n in groups["features"]]
+            listed_groups |= self._ids_of_groups(groups)
             ranks = pandas.RangeIndex(1, len(groups) + 1, name="rank")
             return pandas.DataFrame(listed_groups, index=ranks)
         found = self.explanation.features
         columns = {
             self.words.feature: self.features,
+            **self.ids,
             "reason": self._reasons(),
             "frequency": found["frequency"].to_numpy(),
             "substitutes": [", ".join(names) for names in self.substitutes().values()],
@@ -121,6 +128,14 @@ class PanelReport:
         }
         ranks = pandas.RangeIndex(1, len(found) + 1, name="rank")
         return pandas.DataFrame(columns, index=ranks)
+
+    def _ids_of_groups(self, groups: pd.DataFrame) -> dict[str, list[str]]:
+        """Return the ids of the features of each group, one text per group."""
+        found = {}
+        for column, ids in self.ids.items():
+            id_of = dict(zip(self.features, ids))
+            found[column] = [", ".join(id_of[n] for n in names) for names in groups["features"]]
+        return found
 
     def groups(self) -> pd.DataFrame | None:
         """Return the selected groups in the order of selection, or None without groups.
@@ -233,10 +248,12 @@ class PanelReport:
     def _csv(self) -> str:
         table = self.table()
         rows = [[rank, *values] for rank, *values in table.itertuples()]
+        # the rank is before the columns
+        place = table.columns.get_loc("frequency") + 1
         for row in rows:
             # Without bootstraps the frequency is not known; a group has one cost.
             row[:] = [None if cell != cell else cell for cell in row]
-            row[3] = None if row[3] is None else round(row[3], 4)
+            row[place] = None if row[place] is None else round(row[place], 4)
         return as_csv(["rank", *table.columns], rows)
 
     def _reasons(self) -> list[str]:
