@@ -198,6 +198,7 @@ def evaluate(options: Evaluation) -> None:
 
     # Imported after the checks, so that a wrong option is refused at once.
     from semfs.lab.evaluate import evaluate as evaluate_methods
+    from semfs.lab.panels import notes_on_sizes
 
     data = _open(options)
     given_panels, notes = _panels(panels, data)
@@ -207,6 +208,8 @@ def evaluate(options: Evaluation) -> None:
     wanted_ks = _numbers_of_features(sizes, data.X.shape[1])
     ks = _compared_sizes(wanted_ks, given_panels, groups)
     notes += _note_on_left_out(wanted_ks, ks)
+    for name, features in given_panels.items():
+        notes += notes_on_sizes(name, len(features), wanted_ks)
     rows, summary = evaluate_methods(
         data,
         [*words(options.methods), *_panel_methods(given_panels)],

@@ -64,3 +64,35 @@ def note_on_missing(path: PathLike, n_found: int, missing: Sequence[str]) -> str
         f"{Path(path).name}: {len(missing)} of {n_found + len(missing)} features are not in "
         f"the data and were left out: {listed(missing, MOST_MISSING)}."
     )
+
+
+def notes_on_sizes(name: str, n_features: int, wanted: Sequence[int]) -> list[str]:
+    """Return sentences about the columns of a table of scores that a panel adds or lacks.
+
+    Parameters
+    ----------
+    name : str
+        What the panel is called in the table.
+    n_features : int
+        Number of features of the panel that the data have.
+    wanted : sequence of int
+        Numbers of features that the user asked for.
+
+    Examples
+    --------
+    >>> notes_on_sizes("mine", 47, [47, 50])
+    ['No score of mine at 50: it has only 47 features that are in the data.']
+    """
+    notes = []
+    if n_features not in wanted:
+        notes.append(
+            f"Scores at {n_features} features: the data have {n_features} features of {name}, "
+            "and the other methods are compared with as many."
+        )
+    larger = [str(k) for k in wanted if k > n_features]
+    if larger:
+        notes.append(
+            f"No score of {name} at {listed(larger)}: it has only {n_features} features that "
+            "are in the data."
+        )
+    return notes

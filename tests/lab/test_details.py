@@ -142,9 +142,15 @@ def test_the_command_judges_panels(tmp_path, invoke, monkeypatch):
     assert "mine" in done.stdout
     assert " 7 " in done.stdout  # the whole panel, too
     assert "1 of 8 features are not in the data and were left out: NOSUCH" in done.stderr
+    assert "Scores at 7 features: the data have 7 features of mine" in done.stderr
+    assert "No score of mine" not in done.stderr
     text = (tmp_path / "page.html").read_text("utf-8")
     for title in ("Recall of each class", "When features fail", "Confusions: mine"):
         assert f">{title}</h2>" in text
+    assert "Scores at 7 features" in text
+    larger = invoke("evaluate", "lining", "--panel", "mine.txt", *options, "-k", "5,7,9,10")
+    assert "Scores at 7 features" not in larger.stderr
+    assert "No score of mine at 9, 10: it has only 7 features" in larger.stderr
     done = invoke("evaluate", "lining", "--panel", "none.txt", *options, code=2)
     assert "none.txt" in done.stderr
 
