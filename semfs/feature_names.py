@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,14 @@ OPEN_LISTS = ("candidates", "costs", "exclude")
 #: Unknown names that a warning shows, and similar features.
 MOST_UNKNOWN = 20
 MOST_SIMILAR = 5
+#: Ensembl ids of genes, such as ENSG00000168484 (human) and ENSMUSG00000056370.2 (mouse).
+ENSEMBL_ID = re.compile(r"ENS[A-Z]*G\d{6,}")
+#: Data go by Ensembl ids if at least this share of their features are such ids, and by other
+#: names if at most 1 minus this share are: some genes have no symbol, and spike-ins no id.
+MOSTLY_IDS = 0.7
+
+#: Returns the columns of var of AnnData, where genes may have other names.
+GeneColumns = Callable[[], Mapping[str, Sequence[object]]]
 
 
 def feature_name(feature: int, names: Sequence[str] | None) -> str:
@@ -49,6 +57,7 @@ def resolve_features(
     names: Sequence[object] | None = None,
     n_features: int | None = None,
     groups: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    gene_columns: GeneColumns | None = None,
 ) -> Indices:
     """Return the indices of features that a user means, each once, in the order given.
 
@@ -67,6 +76,9 @@ def resolve_features(
         Number of features d, needed without names.
     groups : mapping from str to sequence of int, optional
         The features of each group. What is the name of both means the feature.
+    gene_columns : function, optional
+        Returns the columns of ``var`` of AnnData. If a name or pattern is not among the
+        features but in one of these columns, the error names the column.
 
     Examples
     --------
@@ -76,7 +88,7 @@ def resolve_features(
     if values is None:
         return np.zeros(0, dtype=np.intp)
     found: dict[int, None] = {}  # keeps the order, each once
-    for indices in resolve_each(parameter, values, names, n_features, groups):
+    for indices in resolve_each(parameter, values, names, n_features, groups, gene_columns):
         found.update(dict.fromkeys(indices))
     return np.array(list(found), dtype=np.intp)
 
@@ -87,6 +99,7 @@ def resolve_each(
     names: Sequence[object] | None = None,
     n_features: int | None = None,
     groups: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    gene_columns: GeneColumns | None = None,
 ) -> list[list[int]]:
     """Return the indices of the features that each value means; see `resolve_features`.
 
@@ -98,7 +111,7 @@ def resolve_each(
     if isinstance(values, str):
         message = f"must be a list of features, got {values!r}; write [{values!r}]."
         raise ParameterTypeError(parameter, message)
-    known = _Known(names, groups)
+    known = _Known(names, groups, gene_columns)
     if n_features is None:
         n_features = 0 if names is None else len(names)
     found = []
@@ -115,9 +128,13 @@ class _Known:
     """The names of features and of groups, and the features that each means."""
 
     def __init__(
-        self, names: Sequence[object] | None, groups: Mapping[str, Sequence[int]]
+        self,
+        names: Sequence[object] | None,
+        groups: Mapping[str, Sequence[int]],
+        gene_columns: GeneColumns | None = None,
     ) -> None:
         """Look names up; what is the name of a feature and of a group means the feature."""
+        self.gene_columns = gene_columns
         self.features: dict[str, int] = {}
         # Of several features of one name the first is meant.
         for index, name in enumerate([] if names is None else names):
@@ -133,7 +150,7 @@ def _indices_of_text(parameter: str, text: str, n_features: int, known: _Known) 
     if text in known.meant:
         return known.meant[text]
     if text.startswith(PATTERN_PREFIX):
-        return _matching(parameter, text, known.features)
+        return _matching(parameter, text, known)
     if is_file(text):
         wanted = _names_in_file(parameter, Path(text), known)
         if parameter in OPEN_LISTS:
@@ -218,16 +235,80 @@ def _similar_names(unknown: list[str], known: _Known) -> str:
     return f" Similar features of the data: {listed(similar, MOST_SIMILAR)}."
 
 
-def _matching(parameter: str, text: str, names: Mapping[str, int]) -> list[int]:
+def column_with_names(
+    columns: Mapping[str, Sequence[object]], wanted: Sequence[str]
+) -> tuple[str, int]:
+    """Return the column of var with most of the names of genes, and how many of them it has.
+
+    Ids and symbols are often both in var, and only one of them is its index.
+
+    >>> column_with_names({"id": ["ENSG1", "ENSG2"], "symbol": ["A", "B"]}, ["B", "C"])
+    ('symbol', 1)
+    """
+    n_found = {
+        name: len({str(value) for value in values}.intersection(wanted))
+        for name, values in columns.items()
+    }
+    best = max(n_found, key=lambda name: n_found[name], default="")
+    return best, n_found.get(best, 0)
+
+
+def _other_kind_of_name(name: str, known: _Known) -> str:
+    """Return the end of a message if a name is an Ensembl id among symbols, or the reverse."""
+    n_ids = sum(ENSEMBL_ID.match(feature) is not None for feature in known.features)
+    share = n_ids / max(1, len(known.features))
+    shown = listed(list(known.features), 3)
+    if ENSEMBL_ID.match(name) and share <= 1 - MOSTLY_IDS:
+        return f". It is an Ensembl id, but the data go by other names ({shown})."
+    if not ENSEMBL_ID.match(name) and share >= MOSTLY_IDS:
+        return f". The data go by Ensembl ids ({shown})."
+    return ""
+
+
+def _column_hint(wanted: Callable[[str], bool], known: _Known) -> str:
+    """Return a sentence that names the first column of var with a wanted text; "" if none."""
+    if known.gene_columns is None:
+        return ""
+    for column, values in known.gene_columns().items():
+        if any(isinstance(value, str) and wanted(value) for value in values):
+            return f' The column {column!r} of var has it. Use gene_symbols="{column}".'
+    return ""
+
+
+def _no_column_hint(known: _Known) -> str:
+    """Return what to do about a name of another kind that no known column of var has."""
+    if known.gene_columns is not None:
+        return " No column of var has it. Give names as the data have them."
+    return (
+        " Give names as the data have them; for AnnData, gene_symbols can be a column of var "
+        "with the names that you use."
+    )
+
+
+def _unknown_name(name: str, known: _Known) -> str:
+    """Return the end of a message about a name that no feature and no group has."""
+    if re.search(r"[*?\[]", name):
+        return f". A pattern is a regular expression after {PATTERN_PREFIX!r}: 're:^MT-'."
+    kind = _other_kind_of_name(name, known)
+    column = _column_hint(name.__eq__, known)
+    if kind or column:
+        # the most similar name would mislead: it is another gene
+        return f"{kind or '.'}{column or _no_column_hint(known)}"
+    return did_you_mean(name, known.meant) or ". Check the spelling."
+
+
+def _matching(parameter: str, text: str, known: _Known) -> list[int]:
     """Return the features in whose names a pattern ``"re:…"`` is found."""
     try:
         pattern = re.compile(text.removeprefix(PATTERN_PREFIX))
     except re.error as error:
         message = f": {text!r} is not a valid regular expression ({error})."
         raise ParameterError(parameter, message) from None
-    found = [index for name, index in names.items() if pattern.search(name)]
+    found = [index for name, index in known.features.items() if pattern.search(name)]
     if not found:
-        message = f": the pattern {text!r} matches none of the {len(names)} feature names."
+        n_names = len(known.features)
+        message = f": the pattern {text!r} matches none of the {n_names} feature names."
+        message += _column_hint(lambda value: pattern.search(value) is not None, known)
         raise ParameterError(parameter, message)
     return found
 
@@ -262,10 +343,8 @@ def _indices_of_name(parameter: str, name: str, n_features: int, known: _Known) 
         # as get_feature_names_out calls it
         return [_checked_index(parameter, int(name[1:]), n_features)]
     if known.meant:
-        hint = did_you_mean(name, known.meant) or ". Check the spelling."
-        if re.search(r"[*?\[]", name):
-            hint = f". A pattern is a regular expression after {PATTERN_PREFIX!r}: 're:^MT-'."
-        raise ParameterError(parameter, f": no feature named {name!r}{hint}")
+        message = f": no feature named {name!r}{_unknown_name(name, known)}"
+        raise ParameterError(parameter, message)
     raise ParameterError(
         parameter,
         f": no feature named {name!r}, because X has no feature names. Pass a data frame (a "

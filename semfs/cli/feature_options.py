@@ -90,11 +90,13 @@ def feature_lists(
 
     names = source.feature_names
     d = source.n_features
+    columns = source.reader.gene_columns
     members = group_members(groups, d, names)
     found = {}
     for parameter in ("include", "exclude", "candidates"):
         values = getattr(options, parameter)
-        found[parameter] = resolve_features(parameter, values, names, d, members).tolist()
+        indices = resolve_features(parameter, values, names, d, members, columns)
+        found[parameter] = indices.tolist()
     both = set(found["include"]) & set(found["exclude"])
     if both:
         feature = min(both)

@@ -71,7 +71,8 @@ SIZE = (
 )
 OUT = (
     "The file for the reduced data (.csv .tsv .parquet .feather .npy .npz .xlsx .h5ad), "
-    "or a folder."
+    "or a folder. In .h5ad, all genes are kept and the selected ones marked, unless you give "
+    "--subset."
 )
 HIDDEN = f"Classes whose samples are not used. {UNSEEN}"
 DESCRIPTIONS = f"{ATTRIBUTES} Default: labels."
@@ -154,8 +155,9 @@ class Selection:
 def select(options: Selection) -> None:
     """Select features in a data file; write a ranked feature table and the reduced data.
 
-    Samples without a label are not used unless you give `--unlabeled use`. They are always in
-    the reduced data.
+    For .h5ad, the reduced data are the whole file, in which var marks the selected genes;
+    with `--subset`, they have only the selected genes. Samples without a label are not used
+    unless you give `--unlabeled use`. They are always in the reduced data.
 
     Example: `semfs select cells.csv --label type --attributes types.csv -k 50 -o out.csv`
     """
@@ -221,14 +223,15 @@ def prepare(
     before = set(source.labels.classes)
     # Labels that mean "no label" need no description.
     source = with_unlabeled_names(options, source)
+    # names of features first, because to read an ontology takes seconds
+    groups = feature_values("groups", options.groups, source)
+    features = feature_lists(options, source, groups)
     table, stored_unseen = descriptions_of(options, source)
     source = with_usable_labels(options, source, table)
     assert source.labels is not None
     # A class that is gone, or left out as too rare, cannot be left out once more.
     removed = before - set(source.labels.classes)
     unseen = [label for label in [*unseen, *stored_unseen] if label not in removed]
-    groups = feature_values("groups", options.groups, source)
-    features = feature_lists(options, source, groups)
     selector = semfs.SemFS(
         _number_of_features(options, source.n_features),
         attributes=table,

@@ -175,6 +175,7 @@ class GeneMatrix:
         reader.layer = "raw" if self.use_raw else self.layer
         reader.other_matrices = self.other_matrices
         reader.gene_columns = self.var_columns
+        reader.gene_index = self.var_index
         return reader
 
     def other_matrices(self) -> list[str]:
@@ -184,12 +185,13 @@ class GeneMatrix:
             names.append("raw")
         return names
 
-    def var_columns(self) -> dict[str, set[str]]:
-        """Return the texts in each column of var, such as other names of the genes."""
-        columns = {}
-        for name in self.var:
-            columns[str(name)] = {str(value) for value in self.var[name]}
-        return columns
+    def var_columns(self) -> dict[str, list[Any]]:
+        """Return the values (d,) in each column of var, such as other names of the genes."""
+        return {str(name): list(self.var[name]) for name in self.var}
+
+    def var_index(self) -> list[str]:
+        """Return the names (d,) of the genes in the index of var."""
+        return [str(name) for name in self.var.index]
 
     def keep(self, columns: Indices) -> AnnData:
         """Return the object with only the genes ``columns`` (k,); for raw, a new object."""
@@ -333,6 +335,7 @@ def _matrix_of_cells(store: Store, layer: str | None) -> Reader:
     reader.read_row_names = partial(_index, store, "obs")
     reader.other_matrices = partial(_other_matrices, store.path, layer)
     reader.gene_columns = partial(_var_columns, store.path, reader.frame)
+    reader.gene_index = partial(_index, store, reader.frame)
     return reader
 
 
@@ -341,11 +344,10 @@ def _other_matrices(path: Path, used: str | None) -> list[str]:
     return [name for name in matrix_names(path) if name != used]
 
 
-def _var_columns(path: Path, frame: str) -> dict[str, set[str]]:
-    """Return the texts in each column of the table of genes of a file."""
+def _var_columns(path: Path, frame: str) -> dict[str, list[Any]]:
+    """Return the values (d,) in each column of the table of genes of a file."""
     return {
-        name: {str(value) for value in frame_column(path, frame, name)}
-        for name in frame_columns(path, frame)
+        name: list(frame_column(path, frame, name)) for name in frame_columns(path, frame)
     }
 
 

@@ -104,7 +104,8 @@ class Reader:
     sparse: bool = False
     layer: str | None = None  # of AnnData, or "raw"; None: X, or another format
     other_matrices: Callable[[], list[str]] | None = None  # of AnnData: other layers, raw
-    gene_columns: Callable[[], dict[str, set[str]]] | None = None  # of AnnData: texts in var
+    gene_columns: Callable[[], dict[str, list[Any]]] | None = None  # of AnnData: columns of var
+    gene_index: Callable[[], list[str]] | None = None  # of AnnData: index of var
     of_cells: bool = False  # single cells, for which raw counts deserve a warning
     unlabeled: bool = False  # whether a block came with missing labels
     keeps_missing: bool = False  # whether missing values of a table are NaN, not refused

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from semfs._typing import DataLike, Float64, Indices, Mask, Matrix
-from semfs.feature_names import check_unique_names
+from semfs.feature_names import check_unique_names, column_with_names
 from semfs.io.anndata import warn_if_scaled
 from semfs.labels import LabelArray, Labels
 from semfs.rows import (
@@ -241,14 +241,10 @@ def no_selected(names: LabelArray, X: Any) -> str:
     message += f" Its features are {listed([str(name) for name in found])}."
     if reader is None or reader.gene_columns is None:
         return f"{message} Rename them as in the fit."
-    # ids and symbols are often both in var, and only one of them is its index
-    n_found = {
-        name: len(texts.intersection(wanted)) for name, texts in reader.gene_columns().items()
-    }
-    best = max(n_found, key=lambda name: n_found[name], default=None)
-    if best is None or not n_found[best]:
+    best, n_found = column_with_names(reader.gene_columns(), wanted)
+    if not n_found:
         return f"{message} No column of var has these names."
-    message += f" The column {best!r} of var has {n_found[best]} of the selected ones."
+    message += f" The column {best!r} of var has {n_found} of the selected ones."
     where = "(in Python, a parameter of `annotate` and `view`)"
     return f'{message} Use gene_symbols="{best}" {where}.'
 

@@ -101,6 +101,56 @@ def test_lists_that_cannot_be_meant_are_refused(value, message, cells, select, t
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("option", ["--include", "--exclude", "--candidates"])
+def test_a_gene_of_another_kind_of_name_points_to_the_column_of_var(option, cells, select):
+    symbols = list(cells.var_names)
+    cells.var["symbol"] = symbols
+    cells.var_names = [f"ENSG{i:011d}" for i in range(len(symbols))]
+    cells.raw = cells
+    done = select(cells, option, "CST3", "--layer", "raw", code=2)
+    assert f"{option}: no feature named 'CST3'. The data go by Ensembl ids" in done.stderr
+    assert "The column 'symbol' of var has it. Use --gene-symbols symbol." in done.stderr
+    select(cells, option, "G1,G2,CST3", "--layer", "raw", "--gene-symbols", "symbol")
+    done = select(cells, option, "re:^MT-", code=2)
+    assert "Use --gene-symbols symbol." in done.stderr
+
+
+def test_an_ensembl_id_among_symbols_is_refused_as_such(cells, select):
+    done = select(cells, "--include", "ENSG00000101439", code=2)
+    assert "It is an Ensembl id, but the data go by other names (G0, G1, G2" in done.stderr
+    assert "No column of var has it." in done.stderr
+    cells.var["gene_ids"] = [f"ENSG{i:011d}" for i in range(101439 - 11, 101440)]
+    done = select(cells, "--include", "ENSG00000101439", code=2)
+    assert "Use --gene-symbols gene_ids." in done.stderr
+    with pytest.raises(ValueError, match="gene_symbols can be a column of var"):
+        SemFS(3, include=["ENSG00000101439"]).fit(cells, "type")
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--label", "tipe"], "has no obs column 'tipe'"),
+        (["--batch", "doner"], "has no obs column 'doner'"),
+        (["--exclude", "re:^XX"], "--exclude: the pattern 're:^XX' matches none"),
+        (["--groups", "gruppe"], "gruppe"),
+    ],
+)
+def test_misspelt_names_are_found_before_cells_and_descriptions_are_read(
+    options, message, cells, select, monkeypatch
+):
+    def read_cells(*_):
+        raise AssertionError("cells were read")
+
+    def read_descriptions(*_):
+        raise AssertionError("descriptions were read")
+
+    monkeypatch.setattr("semfs.io.sparse.SparseReader.part", read_cells)
+    monkeypatch.setattr("semfs.cli.selection.descriptions_of", read_descriptions)
+    cells.X = sp.csr_matrix(cells.X)
+    done = select(cells, *options, code=2)
+    assert message in done.stderr
+
+
 def test_columns_to_drop_come_in_the_same_forms(farm, invoke):
     (farm / "drop.txt").write_text("color\nnoise\n")
     files = (farm / "rows.csv", "-l", "kind", "-k", 1, "-o", farm / "out.csv")
