@@ -227,6 +227,7 @@ def test_the_page_says_what_was_asked_for(panel, tmp_path):
         "Correlation between the genes",
         "Stability",
         "semfs panel …",
+        "Each gene is divided by its standard deviation within cell types",
     ):
         assert title in text
     assert "http://" not in text.replace("http://www.w3.org", "")

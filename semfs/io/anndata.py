@@ -346,9 +346,7 @@ def _other_matrices(path: Path, used: str | None) -> list[str]:
 
 def _var_columns(path: Path, frame: str) -> dict[str, list[Any]]:
     """Return the values (d,) in each column of the table of genes of a file."""
-    return {
-        name: list(frame_column(path, frame, name)) for name in frame_columns(path, frame)
-    }
+    return {name: list(frame_column(path, frame, name)) for name in frame_columns(path, frame)}
 
 
 def _index(store: Store, frame: str) -> list[str]:

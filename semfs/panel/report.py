@@ -93,10 +93,10 @@ class PanelReport:
         """Return the list for the vendor.
 
         The columns are the feature (named by ``words``, for example "gene"), its ``ids``,
-        ``reason``, ``frequency`` over bootstraps, ``substitutes`` and, if there are costs, ``cost``. The
-        index is the ``rank``. With groups, there is one row per group: ``group`` is its name,
-        ``reason`` is that of its best feature, and the last columns list its features and their
-        ids.
+        ``reason``, ``frequency`` over bootstraps, ``substitutes`` and, if there are costs,
+        ``cost``. The index is the ``rank``. With groups, there is one row per group: ``group``
+        is its name, ``reason`` is that of its best feature, and the last columns list its
+        features and their ids.
         """
         pandas = import_optional("pandas", "data", what="A panel")
         groups = self.groups()

@@ -70,7 +70,10 @@ def _separation_text(report: PanelReport) -> str:
     """Return how the shares of confused samples were found, and what they are worth."""
     words = report.words
     pairs = report.pairs()
-    sentences = []
+    sentences = [
+        f"Each {words.feature} is divided by its standard deviation within {words.classes}, so "
+        f"that a {words.feature} of high level counts no more than others."
+    ]
     if (pairs["basis"] == "counted").any():
         sentences.append(
             f"A {words.sample} is confused if, with these {words.features} only, it lies "
