@@ -317,7 +317,7 @@ def test_what_does_not_go_with_unlabeled_rows_is_refused():
         (lambda: SemFS(5).fit([(X, y)], X_unlabeled=X), "Put all unlabeled samples"),
         (
             lambda: SemFS(5).fit(X, abs(y), X_unlabeled=few),
-            "3 features, but not the 10 features of",
+            "3 features, which are not the 10 features of",
         ),
     ):
         with pytest.raises(ValueError, match=message):
