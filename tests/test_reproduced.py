@@ -330,6 +330,7 @@ def test_a_grid_that_is_not_finished_is_not_exported():
     assert bench.with_whole_grids(twice) == []
 
 
+@pytest.mark.slow  # six runs, each with workers of its own
 def test_jobs_whose_rows_are_stored_are_not_run_again(tmp_path, capsys):
     bench = load_module("bench_reproduce", "benchmarks")
     stages = [

@@ -199,6 +199,7 @@ def test_texts_that_hdf5_does_not_survive_are_refused(damage, tmp_path):
     assert not probe.probe_ok(path, seconds=1.0)
 
 
+@pytest.mark.slow  # waits until a process that uses no processor time counts as stuck
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX")
 def test_a_file_that_takes_forever_is_refused_and_the_next_one_is_read(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "endless.h5")  # nobody ever writes to it
