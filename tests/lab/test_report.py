@@ -424,3 +424,8 @@ def test_the_command_writes_a_page_or_csv_also_of_what_is_left_of_a_damaged_run(
     result = invoke("--csv", table)
     assert result.exit_code == 0, result.output
     assert len(table.read_text(encoding="utf-8").splitlines()) == 1 + 10
+
+
+def test_times_and_objectives_without_k_are_not_taken_for_rows_of_two_evaluations(tmp_path):
+    page = write_report(all_rows(), tmp_path / "report.html")
+    assert page.exists()
