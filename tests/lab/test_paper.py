@@ -145,6 +145,7 @@ def toy(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_failure_is_shown_recorded_and_retried_and_methods_of_ones_own_join(user_module, toy):
     command = ["reproduce", "clustering", "--out", "run", "--fast", "--splits", 1, "-j", 1]
     command += ["--data", toy, "--method", "own_methods:Broken,own_methods:Reversed"]
@@ -164,6 +165,7 @@ def test_a_failure_is_shown_recorded_and_retried_and_methods_of_ones_own_join(us
     assert "2 jobs: 0 finished before, 2 computed" in result.stdout
 
 
+@pytest.mark.slow
 def test_an_edited_selector_is_computed_again_and_no_other_method(user_module, toy):
     rules = user_module / "own_rules.py"
     rules.write_text("DIRECTION = -1\n")

@@ -104,6 +104,7 @@ def test_a_worker_that_dies_or_prints_costs_its_own_job_only(tmp_path, n_jobs):
     assert set(rows[0]["extra"]["threads"]) == {1}
 
 
+@pytest.mark.slow
 def test_workers_end_with_their_parent_even_in_mid_task(tmp_path):
     pid = tmp_path / "pid"
     parent = python("t.run([t.make_job()], t.Store(None), t.nap, n_jobs=2)", NAPPING=str(pid))
