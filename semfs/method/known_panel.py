@@ -34,6 +34,7 @@ class KnownPanel:
         self._sum_up()
 
     def _sum_up(self) -> None:
+        """Add up what the units of the panel use of each limit, and bring to each need."""
         self.used = self._usage.sum(axis=1)
         self.brought = self._supply.sum(axis=1)
 
@@ -54,7 +55,10 @@ class KnownPanel:
         self._set(np.append(self.units, unit), fixed)
 
     def take(self, unit: int) -> bool:
-        """Put a unit into the panel, for another one where there must be; whether it fits."""
+        """Put a unit into the panel, in exchange for another one if a demand asks for that.
+
+        Return False, and change nothing, if no exchange satisfies the demands.
+        """
         demands = self.demands
         # how far the panel would exceed each limit with the unit and all others
         excess = self.used + demands.usage[:, unit] - demands.most
@@ -73,7 +77,7 @@ class KnownPanel:
             return False
         # The one that uses most leaves, which keeps the most room for later units.
         effort = np.where(can_leave, self._effort, -np.inf)
-        # of equal ones the first in the order of the data, whenever each has entered
+        # among equals the first in the order of the data, so that history does not matter
         places = np.flatnonzero(effort == effort.max())
         self._exchange(int(places[np.argmin(self.units[places])]), unit)
         return True
