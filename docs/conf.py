@@ -20,7 +20,7 @@ evidence.write_picture()
 reliability.write_picture()
 concept.write_picture()
 demo_picture.write_picture()
-reproduced.write_page()
+reproduced.write_pages()
 
 project = "semfs"
 author = "The semfs developers"

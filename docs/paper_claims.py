@@ -1,6 +1,6 @@
-"""The layout of the page *Reproducing the paper*: claims, rules and relative leads as Markdown.
+"""The layout of the pages about the paper: claims, rules and relative leads as Markdown.
 
-`semfs.lab.claims` judges the claims; here is what only the page has.
+`semfs.lab.claims` judges the claims; here is what only the pages have.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from semfs.lab.claims.rules import (
     OWN_RULES,
     headline_verdict,
 )
-from semfs.lab.claims.words import lead_in_percent, signed_percent
+from semfs.lab.claims.words import counted, lead_in_percent, signed_percent
 from semfs.lab.comparison import Interval
 from semfs.lab.plan import ORACLE
 from semfs.lab.splits import GIVEN
@@ -55,10 +55,13 @@ TEXT_COLUMNS = {
 #: Letters in a line of Markdown.
 LINE_WIDTH = 96
 
+#: The paper's smallest lead, in words.
+SHARE = f"{100 * HEADLINE_LEAD:.0f} %"
+
 
 def rules_text() -> str:
     """Return the rules of the verdicts as Markdown."""
-    first = f"{_bold(GENERAL_RULE)} These claims have other rules:"
+    first = f"{_bold(GENERAL_RULE)} These claims have rules of their own:"
     own = [f"- *{name}*: {_bold(rule)}" for name, rule in OWN_RULES.items()]
     bullets = "\n".join(_filled(rule, indent="  ") for rule in own)
     return "\n\n".join([_filled(first), bullets, _filled(INTERVALS), _filled(CONDITIONS)])
@@ -142,15 +145,15 @@ def lead_in_words(scores: Scores, name: str) -> str:
     best, lead = next(iter(leads.items()))
     is_ahead = lead.low is not None and lead.low > 0
     words = {
-        "confirmed": "as the paper says.",
-        "refuted": f"less than the {100 * HEADLINE_LEAD:.0f} % of the paper.",
-        "undecided": f"whether that is {100 * HEADLINE_LEAD:.0f} % or more is undecided.",
+        "confirmed": "That is as the paper says.",
+        "refuted": f"That is less than the {SHARE} of the paper.",
+        "undecided": f"Whether the lead is {SHARE} or more is undecided.",
     }[headline_verdict(leads.values())]
     return (
         f"On {name}, whose features are of the paper's kind, SemFS is "
         f"{'ahead' if is_ahead else 'not clearly ahead'} of {best}, the best of the paper's "
-        f"baselines, by {lead_in_percent(lead)} in ACC at k = {HEADLINE_K} "
-        f"(class splits: {lead.n}): {words}"
+        f"baselines, by {lead_in_percent(lead)} in ACC at k = {HEADLINE_K}, on "
+        f"{counted(lead.n, 'class split')}. {words}"
     )
 
 
@@ -164,44 +167,83 @@ def leads_with_few_and_many(scores: Scores, name: str) -> str:
 
 
 def take_away(scores: Scores, name: str) -> str:
-    """What the leads on a data set say at all k, by split, over tuned baselines, with more.
+    """A small table of the lead on a data set at all k, and what it says.
 
     Empty without leads at other k.
     """
-    methods = scores.get(name, {})
     by_k = _leads_by_k(scores, name)
     if set(by_k) <= {HEADLINE_K}:
         return ""
-    shown = [f"{lead_in_percent(lead)} at k = {k}" for k, lead in by_k.items()]
-    sentences = [
-        f"**What to take away from {name}:** over the baseline that is best at each k, the "
-        f"lead is {_listed(shown)}.",
-        _sides_of_the_paper(by_k),
-        _by_split(methods),
-        _over_tuned(methods),
-        _with_other_targets(methods),
+    head = " | ".join([name, *(f"k = {k}:" for k in by_k)])
+    lines = [
+        " | ".join(["relative lead in ACC", *map(lead_in_percent, by_k.values())]),
+        " | ".join([f"more than {SHARE}?", *map(_more_than_the_share, by_k.values())]),
     ]
-    return " ".join(filter(None, sentences))
+    sentences = [_sides_of_the_share(by_k), _without_attributes(scores[name])]
+    parts = [
+        f"## The lead with features of the paper's kind: {name}",
+        "SemFS is compared with the baseline of the paper that is best at each k. Baselines "
+        "are at their defaults.",
+        "\n".join(table(head, lines)),
+        " ".join(filter(None, sentences)),
+    ]
+    return "\n\n".join(parts)
 
 
-def _sides_of_the_paper(by_k: Mapping[int, Interval]) -> str:
+def _more_than_the_share(lead: Interval) -> str:
+    """Whether a lead is clearly above the paper's share."""
+    if lead.low is not None and lead.low > HEADLINE_LEAD:
+        return "yes"
+    if lead.high is not None and lead.high < HEADLINE_LEAD:
+        return "no"
+    return "undecided"
+
+
+def _sides_of_the_share(by_k: Mapping[int, Interval]) -> str:
     """At which k the paper's share is exceeded clearly, missed clearly, or neither."""
     groups: dict[str, list[str]] = {"exceeds": [], "may exceed": [], "stays below": []}
+    words = dict(zip(("yes", "undecided", "no"), groups, strict=True))
     for k, lead in by_k.items():
-        if lead.low is not None and lead.low > HEADLINE_LEAD:
-            groups["exceeds"].append(str(k))
-        elif lead.high is not None and lead.high < HEADLINE_LEAD:
-            groups["stays below"].append(str(k))
-        else:
-            groups["may exceed"].append(str(k))
-    share = f"{100 * HEADLINE_LEAD:.0f} %"
-    parts = [f"{words} {share} at {_listed(ks)}" for words, ks in groups.items() if ks]
-    return f"By these intervals it {_listed(parts)} features."
+        groups[words[_more_than_the_share(lead)]].append(str(k))
+    parts = [f"{verb} {SHARE} at k = {_listed(ks)}" for verb, ks in groups.items() if ks]
+    return f"By these intervals, the lead {_listed(parts)}."
 
 
-def _by_split(methods: Mapping[str, MethodScores]) -> str:
-    """The lead on the split that the data set names, and on the random ones."""
+def _without_attributes(methods: Mapping[str, MethodScores]) -> str:
+    """What the lead of SemFS is with labels as its only targets, if it is as large."""
     best = _best_at_defaults(methods)
+    ours, of_labels = (
+        relative_lead(methods, label, best, HEADLINE_K) for label in (OURS, LABELS_ALONE)
+    )
+    if of_labels.n == 0 or of_labels.mean < ours.mean:
+        return ""
+    return (
+        f"The attributes are not what makes the lead: at k = {HEADLINE_K}, SemFS leads {best} "
+        f"by {lead_in_percent(ours)}, and with labels as its only targets by "
+        f"{lead_in_percent(of_labels)}."
+    )
+
+
+def other_comparisons(scores: Scores, name: str) -> str:
+    """A table of the lead on a data set by split, with other targets, over tuned baselines."""
+    methods = scores.get(name, {})
+    if not leads_over_each(methods, OURS, PAPER_BASELINES, HEADLINE_K):
+        return ""
+    lines = [
+        *_by_split(methods),
+        *_with_other_targets(methods),
+        *_over_tuned(methods),
+    ]
+    head = "targets and splits of SemFS | compared with | relative lead in ACC: | splits:"
+    title = f"### {name}: the lead at k = {HEADLINE_K} by split, targets and tuning"
+    return "\n".join([title, "", *table(head, lines)])
+
+
+def _by_split(methods: Mapping[str, MethodScores]) -> list[str]:
+    """The lead on all splits, on the one that the data set names, and on the random ones."""
+    best = _best_at_defaults(methods)
+    of_all = relative_lead(methods, OURS, best, HEADLINE_K)
+    lines = [_line("default targets", best, lead_in_percent(of_all), of_all.n)]
     ours, other = (methods[label]["acc"] for label in (OURS, best))
     leads = {
         split: ours[split, k] / other[split, k] - 1
@@ -210,40 +252,16 @@ def _by_split(methods: Mapping[str, MethodScores]) -> str:
     }
     given = leads.pop(GIVEN, None)
     if given is None or len(leads) < 2:
-        return ""
+        return lines
     low, high = (signed_percent(edge(leads.values())) for edge in (min, max))
-    return (
-        f"At k = {HEADLINE_K} it is {signed_percent(given)} % on the split that the data set "
-        f"names, and from {low} to {high} % on the {len(leads)} random ones."
-    )
+    return [
+        *lines,
+        _line("the split that the data set names", best, f"{signed_percent(given)} %", 1),
+        _line("the random splits, lowest to highest", best, f"{low} to {high} %", len(leads)),
+    ]
 
 
-def _over_tuned(methods: Mapping[str, MethodScores]) -> str:
-    """The lead over the best tuned baseline, beside that over the same one at its defaults."""
-    both = [*TUNED_BASELINES, *PAPER_BASELINES]
-    leads = leads_over_each(methods, OURS, both, HEADLINE_K)
-    label = best_baseline(leads, TUNED_BASELINES)
-    # The best baseline may be one whose grid was not run.
-    if label not in TUNED_BASELINES:
-        return ""
-    lead = leads[label]
-    text = (
-        f"Over {label}, the best baseline tuned on the test, as in the paper, it is "
-        f"{lead_in_percent(lead)} at k = {HEADLINE_K} (class splits: {lead.n})"
-    )
-    untuned = label.removesuffix(ORACLE)
-    if untuned not in methods:
-        return f"{text}."
-    splits = {split for split, k in methods[label]["acc"] if k == HEADLINE_K}
-    kept = {at: value for at, value in methods[untuned]["acc"].items() if at[0] in splits}
-    at_defaults = relative_lead({**methods, untuned: {"acc": kept}}, OURS, untuned, HEADLINE_K)
-    return (
-        f"{text}, and over {untuned} at its defaults {signed_percent(at_defaults.mean)} % on "
-        "the same splits."
-    )
-
-
-def _with_other_targets(methods: Mapping[str, MethodScores]) -> str:
+def _with_other_targets(methods: Mapping[str, MethodScores]) -> list[str]:
     """The lead of SemFS with other targets over the baseline that is best at its defaults."""
     best = _best_at_defaults(methods)
     targets = {
@@ -255,17 +273,38 @@ def _with_other_targets(methods: Mapping[str, MethodScores]) -> str:
         words: relative_lead(methods, label, best, HEADLINE_K)
         for label, words in targets.items()
     }
-    parts = [
-        f"{lead_in_percent(lead)} with {words}" for words, lead in leads.items() if lead.n > 0
+    return [
+        _line(words, best, lead_in_percent(lead), lead.n)
+        for words, lead in leads.items()
+        if lead.n > 0
     ]
-    if not parts:
-        return ""
-    text = f"Over {best}, SemFS leads at k = {HEADLINE_K} by {_listed(parts)}."
-    ours = relative_lead(methods, OURS, best, HEADLINE_K)
-    of_labels = relative_lead(methods, LABELS_ALONE, best, HEADLINE_K)
-    if of_labels.n > 0 and of_labels.mean >= ours.mean:
-        return f"{text} So it is not the attributes that make the lead."
-    return text
+
+
+def _over_tuned(methods: Mapping[str, MethodScores]) -> list[str]:
+    """The lead over the best tuned baseline, and over the same one at its defaults."""
+    both = [*TUNED_BASELINES, *PAPER_BASELINES]
+    leads = leads_over_each(methods, OURS, both, HEADLINE_K)
+    label = best_baseline(leads, TUNED_BASELINES)
+    # The best baseline may be one whose grid was not run.
+    if label not in TUNED_BASELINES:
+        return []
+    lead = leads[label]
+    rival = f"{label}, the best baseline tuned on the test, as in the paper"
+    lines = [_line("default targets", rival, lead_in_percent(lead), lead.n)]
+    untuned = label.removesuffix(ORACLE)
+    if untuned not in methods:
+        return lines
+    splits = {split for split, k in methods[label]["acc"] if k == HEADLINE_K}
+    kept = {at: value for at, value in methods[untuned]["acc"].items() if at[0] in splits}
+    at_defaults = relative_lead({**methods, untuned: {"acc": kept}}, OURS, untuned, HEADLINE_K)
+    shown = f"{signed_percent(at_defaults.mean)} %"
+    rival = f"{untuned} at its defaults"
+    return [*lines, _line("default targets, the same splits", rival, shown, at_defaults.n)]
+
+
+def _line(ours: str, rival: str, lead: str, n_splits: int) -> str:
+    """One row of the table of other comparisons."""
+    return " | ".join([ours, rival, lead, str(n_splits)])
 
 
 def _best_at_defaults(methods: Mapping[str, MethodScores]) -> str:

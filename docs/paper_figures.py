@@ -126,8 +126,9 @@ def _main_figure(scores: Scores, metric: str) -> Figure | None:
     return Figure(
         f"paper-{metric}",
         f"{title} against the number of features",
-        "The paper's methods; means over the class splits that all lines of a panel have. "
-        "Methods with few splits are left out. The tables below have all methods.",
+        "The methods of the paper. Each point is the mean over the class splits that all lines "
+        "of a panel share. Methods with few splits are left out here; the "
+        "[tables of scores](reproducing-numbers.md#scores-of-all-methods) include them.",
         alt,
         line_chart(chart),
     )
@@ -165,7 +166,8 @@ def _share_figure(rows: Sequence[Row]) -> Figure | None:
     return Figure(
         "paper-ratio",
         "Labeled share",
-        "Means over k and class splits.",
+        "Each point is the mean over k and class splits. A labeled share of 0.1 means that one "
+        "in ten samples of each seen class has a label.",
         f"Line chart with a panel for each data set: ACC of {_listed(SHARE_LINES)} against the "
         "labeled share of each seen class.",
         line_chart(chart),
@@ -188,7 +190,8 @@ def _attributes_figure(rows: Sequence[Row]) -> Figure | None:
     return Figure(
         "paper-attributes",
         "Attributes against labels",
-        "Differences in ACC, means over k, with 95 % intervals paired over class splits.",
+        "Differences in ACC with 95 % intervals, as means over k. Attributes are the better "
+        "targets right of zero, and labels left of it.",
         "Interval chart: by how much attributes of the seen classes are better targets than "
         "labels, for each data set and method; zero is no difference.",
         interval_chart(title, "ACC with attributes − ACC with labels", groups),
@@ -213,7 +216,7 @@ def _alpha_figure(rows: Sequence[Row]) -> Figure | None:
     return Figure(
         "paper-alpha",
         "Effect of α",
-        "Means over k and class splits.",
+        "Each point is the mean over k and class splits.",
         f"Line chart with a panel for each data set: ACC of {_listed(ALPHA_LINES)} against α.",
         line_chart(chart),
     )
@@ -238,8 +241,8 @@ def _convergence_figure(rows: Sequence[Row]) -> Figure | None:
     return Figure(
         "paper-convergence",
         "Convergence",
-        "*SemFS as published* takes one small step an iteration; *SemFS alternating* is the "
-        "same algorithm with our penalty and class weights.",
+        "*SemFS as published* takes one small step in each iteration. *SemFS alternating* is "
+        "the same algorithm with the penalty and class weights of `semfs`.",
         f"Line chart: the objective of Algorithm 1 over {len(J)} iterations, a panel for "
         f"{_listed(list(panels))}, a line for each data set.",
         line_chart(chart),
@@ -264,12 +267,12 @@ def _time_figure(rows: Sequence[Row]) -> Figure | None:
         "Seconds of a fit against the number of samples",
         Axis("samples", sizes, logarithmic=True),
         Axis("seconds", logarithmic=True),
-        {f"Made data, {d:,} features": dict(sorted(lines.items(), key=_ours_first))},
+        {f"Generated data, {d:,} features": dict(sorted(lines.items(), key=_ours_first))},
     )
     return Figure(
         "paper-time",
         "Run time",
-        "Seconds of a fit on made data, both axes logarithmic.",
+        "Seconds of a fit on generated data. Both axes are logarithmic.",
         f"Line chart: seconds of a fit of {_listed(list(lines))} against the number of "
         "samples.",
         line_chart(chart),

@@ -245,10 +245,10 @@ def test_equal_results_for_all_alpha_are_within_a_margin(low, verdict):
     assert f"in ACC: {0.5 - low:.3f};" in claim.sentence
 
 
-def test_an_objective_has_arrived_when_it_falls_by_less_than_a_hundredth():
+def test_an_objective_has_converged_when_it_falls_by_less_than_a_hundredth():
     # The first value is that after the first iteration.
     assert settled_at([8.0, 4.0, 3.99, 3.989]) == 3
-    # Equal small steps have not arrived, however small they are.
+    # Equal small steps have not converged, however small they are.
     assert settled_at([8.0 - 1e-7 * i for i in range(30)]) is None
     row = {"experiment": "convergence", "dataset": "toy", "method": "SemFS as published"}
     slow = row | {"objective": [8.0 - 1e-7 * i for i in range(30)]}

@@ -37,13 +37,14 @@ SMALLEST_RANGE = 10
 
 #: The rule of all claims that have none of their own.
 GENERAL_RULE = (
-    "A claim is judged on each data set: it is confirmed there if the 95 % interval of the "
-    "lead is above zero (in ACC and in NMI, where both are shown), refuted if an interval is "
-    f"below zero, and undecided otherwise or with fewer than {FEWEST_SPLITS} class splits. "
-    "Where a data set has several rows, it is confirmed if each of them is, and refuted if one "
-    "is. "
-    'Over the data sets it is "confirmed" if it is so on each, "in part" if on some of them, '
-    '"not confirmed" if on none and refuted on one at least, else "undecided".'
+    "Each claim is judged on each data set. A data set confirms it if the 95 % interval of the "
+    "lead is above zero (in ACC and in NMI, where both are shown), and refutes it if one of "
+    "these intervals is below zero. Otherwise, and with fewer than "
+    f"{FEWEST_SPLITS} class splits, the data set leaves the claim undecided. A data set with "
+    "several rows confirms the claim if each row does, and refutes it if one row does. "
+    'Over all data sets, the claim is "confirmed" if each of them confirms it and "in part" if '
+    'some do. It is "not confirmed" if none confirms it and at least one refutes it, and '
+    '"undecided" otherwise.'
 )
 
 #: The rules of claims that have their own.
@@ -52,38 +53,37 @@ OWN_RULES = {
         "confirmed if the relative lead over each baseline of the paper is at least "
         f"{100 * HEADLINE_LEAD:.0f} % and its interval is above zero; refuted if an interval "
         f"ends below {100 * HEADLINE_LEAD:.0f} %. The lead is that of the mean ACC over the "
-        "splits. The best baseline is shown: the one over which the lead is smallest. It is "
-        "the best of several on the same splits, so that its luck counts against SemFS. (The "
-        "rivals of README's table are chosen on the other splits; with few splits and equally "
-        "good rivals that choice is too kind to SemFS.)"
+        "splits. The table shows the baseline over which the lead is smallest. Because this "
+        "baseline is found on the splits that are reported, the choice favors the baseline, "
+        "not SemFS. (In README's table the best rival is found on the other splits. With few "
+        "splits and equally good rivals, that choice favors SemFS.)"
     ),
     "Tuned on the test": (
-        "a baseline counts at its defaults, too, in the headline; where its grid was not run, "
-        f"nothing is confirmed. Where all grids have fewer than {FEWEST_SPLITS} class splits, "
-        "the lead on these is shown."
+        "in the headline, a baseline also counts at its defaults. If the grid of a baseline "
+        "was not run, the claim is not confirmed on that data set. If all grids have fewer "
+        f"than {FEWEST_SPLITS} class splits, the lead on these splits is shown."
     ),
     "First": (
-        "only the paper's baselines count; other selectors that are ahead are named beside "
-        "them."
+        "only the paper's baselines count. Other selectors that are ahead have a column of "
+        "their own."
     ),
     "MCFS": (
-        f"it is comparable if no interval reaches below −{EQUAL:g}; refuted if an interval "
-        f"ends below −{EQUAL:g}."
+        f"confirmed if no interval reaches below −{EQUAL:g}; refuted if an interval ends "
+        f"below −{EQUAL:g}."
     ),
     "Steadier": (
-        "the standard deviation of ACC over the splits is compared, as a ratio; the interval "
-        "must be above 1, and refutes if it is below 1."
+        "the number is the ratio of the standard deviations of ACC over the splits. Confirmed "
+        "if its interval is above 1, refuted if it is below 1."
     ),
     "Attributes": (
-        "two seen classes (CIFAR-10) have but one direction in which they can differ, so that "
-        "attributes and labels are the same targets for SemFS. SemFS and SemFS/c have the "
-        "labels beside the attributes, as by default; SemFS (attributes alone) and LASSO do "
-        "not."
+        "SemFS and SemFS/c use the labels beside the attributes, as by default; SemFS "
+        "(attributes alone) and LASSO do not. Two seen classes (CIFAR-10) differ in one "
+        "direction only, which makes attributes and labels the same targets for SemFS."
     ),
     "Labeled share": (
-        "ANOVA F and Markers per class stand for the paper's baselines, which are too slow to "
-        "be run at each share. SemFS (labels) is shown beside them, and is not judged here: "
-        "whether attributes are better than labels is a claim of its own."
+        "ANOVA F and Markers per class replace the paper's baselines, which are too slow to "
+        "run at each share. SemFS (labels) is shown beside them, but not judged here: whether "
+        "attributes are better than labels is a claim of its own."
     ),
     "α": (
         "confirmed if the interval of the difference in ACC to "
@@ -91,48 +91,49 @@ OWN_RULES = {
         "outside."
     ),
     "Proposition 1": (
-        "each run is judged; confirmed if no iteration raises the objective by more than "
-        f"{ROUNDING:g} of its value, which is rounding."
+        "each run is judged. Confirmed if no iteration raises the objective by more than "
+        f"{ROUNDING:g} of its value, which is the size of rounding errors."
     ),
     "Iterations": (
-        "each run is judged. It has arrived at the first iteration in which the "
-        f"objective falls by less than {100 * SETTLED:.0f} % of its largest fall; confirmed if "
-        f"that is before the {FEWEST_ITERATIONS}th. Where programs usually stop, at a fall of "
-        f"less than {100 * STOPPED:g} % of J, is shown beside it: an algorithm of very small "
-        "steps stops there at once, far from where it would arrive."
+        "each run is judged. A run has converged at the first iteration in which the "
+        f"objective falls by less than {100 * SETTLED:.0f} % of its largest fall. Confirmed if "
+        f"that is before the {FEWEST_ITERATIONS}th iteration. The table also shows where "
+        f"programs usually stop, at a fall of less than {100 * STOPPED:g} % of J. An algorithm "
+        "with very small steps stops there at once, although it is far from convergence."
     ),
     "Linear time": (
-        "confirmed if from the last but one number of samples to the last the time grows with "
-        f"a power of at most {LINEAR:g}; undecided with fewer than {FEWEST_SIZES} numbers of "
-        f"samples, or if the last is less than {SMALLEST_RANGE} times the first."
+        "the time at the largest number of samples is compared with that at the second "
+        f"largest. Confirmed if it grows with a power of at most {LINEAR:g}; undecided with "
+        f"fewer than {FEWEST_SIZES} numbers of samples, or if the largest is less than "
+        f"{SMALLEST_RANGE} times the smallest."
     ),
 }
 
 #: What the intervals say, and what they do not.
 INTERVALS = (
-    "Intervals are those of the jackknife, which leaves out one split at a time; of a mean of "
-    "differences on the same split that is Student's t interval. They say how much other "
-    "random splits of the same classes would change a number, not how much other classes "
-    "would. The pairs of seen classes of CIFAR-10 are not independent, because each class is "
-    "in several of them. There all pairs of one class are left out at a time, so that the "
-    "interval also covers other classes of this kind. The interval of a mean over data sets "
-    "is Student's t interval of their numbers: it says what other data sets of this kind "
-    "would show. There is no correction for the number of comparisons: of 40 intervals "
-    "between equally good methods, one lies above zero by chance, and one below. One data set "
-    "that confirms or refutes a claim therefore says little."
+    "Intervals are jackknife intervals, which leave out one split at a time. For a mean of "
+    "paired differences, that is Student's t interval. The intervals say how much a number "
+    "would change with other random splits of the same classes, not with other classes. The "
+    "pairs of seen classes of CIFAR-10 are not independent, because each class is in several "
+    "of them. There, all pairs with one class are left out at a time, and the interval also "
+    "covers other classes of this kind. The interval of a mean over data sets is Student's t "
+    "interval of their numbers: it says what other data sets of this kind would show. The "
+    "number of comparisons is not corrected for. Of 40 intervals between equally good methods, "
+    "one lies above zero by chance, and one below. One data set that confirms or refutes a "
+    "claim is therefore weak evidence."
 )
 
 #: Under which conditions the methods were compared.
 CONDITIONS = (
-    "In the main comparison SemFS knows the attributes of the seen classes alone, as in the "
-    "paper, and its settings are the defaults. They differ from the paper's: the labels are "
-    "targets beside the attributes, all classes weigh the same, the penalty is relative to "
-    "the data, and near copies of selected features are skipped. SemFS (attributes alone) "
-    "is the same without the labels. SemFS/c is the paper's variant without the center- "
-    "characteristic loss (α = 0). Baselines are at their defaults unless called (oracle): "
-    "those have the best point of the paper's grid, chosen on the test for each split, k "
-    "and measure. The paper does not say how often it chose; no other choice would be "
-    "stronger."
+    "In the main comparison, SemFS has its default settings and knows the attributes of the "
+    "seen classes only, as in the paper. The defaults differ from the paper's settings: the "
+    "labels are targets beside the attributes, all classes have the same weight, the penalty "
+    "is relative to the data, and near copies of selected features are skipped. SemFS "
+    "(attributes alone) is the same without the labels. SemFS/c is the paper's variant without "
+    "the center-characteristic loss (α = 0). Baselines are at their defaults unless they are "
+    "marked (oracle). An oracle baseline has the best point of the paper's grid, chosen on the "
+    "test for each split, k and measure. The paper does not say how often it chose; no other "
+    "choice would be stronger."
 )
 
 
@@ -239,7 +240,7 @@ def settled_at(J: Sequence[float]) -> int | None:
 
 
 def iterations_verdict(J: Sequence[float]) -> str:
-    """Return whether the objective has arrived early enough."""
+    """Return whether the objective has converged early enough."""
     settled = settled_at(J)
     return "confirmed" if settled is not None and settled < FEWEST_ITERATIONS else "refuted"
 

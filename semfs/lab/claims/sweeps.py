@@ -124,7 +124,7 @@ def labeled_share(rows: Sequence[Row]) -> Claim:
     return findings.claim("The advantage of SemFS grows with the labeled share", _STAND_INS)
 
 
-_STAND_INS = f"over {' and '.join(STAND_INS)}, as the paper's baselines are too slow for it"
+_STAND_INS = f"over {' and '.join(STAND_INS)}, because the paper's baselines are too slow"
 
 
 def _add_share_leads(
@@ -236,7 +236,7 @@ def iterations(rows: Sequence[Row]) -> Claim:
             "share by which J falls in all",
             "in the last iteration",
             f"falls by less than {100 * STOPPED:g} % at iteration",
-            "arrived at iteration",
+            "converged at iteration",
         ]
     )
     runs = objectives(rows)
@@ -253,7 +253,7 @@ def iterations(rows: Sequence[Row]) -> Claim:
 def _iterations_text(runs: Sequence[Row], verdicts: Sequence[str]) -> str:
     """Return a text on how many runs converge, and where a program would stop."""
     parts = [
-        f"arrived by then in {verdicts.count('confirmed')} of {counted(len(verdicts), 'run')}"
+        f"converged by then in {verdicts.count('confirmed')} of {counted(len(verdicts), 'run')}"
     ]
     published = [row["objective"] for row in runs if row["method"] == PUBLISHED]
     if published:
@@ -263,9 +263,8 @@ def _iterations_text(runs: Sequence[Row], verdicts: Sequence[str]) -> str:
         largest_fall = max(map(_fall, published))
         parts.append(
             "with the published step, a usual stopping rule (J falls by less than "
-            f"{100 * STOPPED:g} %) stops by then in {n_stopped} of {len(published)}, though J "
-            f"has hardly fallen: all {n_iterations} iterations lower it by "
-            f"{100 * largest_fall:.1g} % at most"
+            f"{100 * STOPPED:g} %) stops by then in {n_stopped} of {len(published)}, although "
+            f"all {n_iterations} iterations lower J by only {100 * largest_fall:.1g} % at most"
         )
     return sentence(parts)
 
@@ -298,7 +297,7 @@ def linear_time(rows: Sequence[Row]) -> Claim:
     n_linear = findings.verdicts.count("confirmed")
     return findings.claim(
         "Time grows linearly with the number of samples",
-        text=f"So it is for {n_linear} of {len(findings.verdicts)} ways to solve it.",
+        text=f"Time grows linearly for {n_linear} of {len(findings.verdicts)} solvers.",
     )
 
 
