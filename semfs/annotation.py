@@ -101,7 +101,7 @@ def predict_file(
     pandas = import_optional("pandas", "data", what="A table of predictions")
     data = Path(data)
     out = Path(out)
-    _check_out(data, out)
+    check_prediction_path(data, out)
     batches = None if batch is None else column_labels(data, batch, layer)
     drop = table_columns(data, batch, layer)
     source = _opened(data, selector, layer, label, drop, no_label, normalize)
@@ -136,7 +136,7 @@ def predict_file(
     return frame
 
 
-def _check_out(data: Path, out: Path) -> None:
+def check_prediction_path(data: Path, out: Path) -> None:
     """Refuse a file that cannot be written, before anything is read."""
     ending = out.suffix.lower()
     if ending not in ENDINGS:

@@ -13,7 +13,7 @@ import numpy as np
 from semfs._typing import Float64, PathLike
 from semfs.attributes.names import TEMPLATE_COLUMNS
 from semfs.io.safety import FileError, atomic_write, file_errors, open_existing
-from semfs.io.tables import EXCEL, PARQUET, decimal_sign, read_columns
+from semfs.io.tables import EXCEL, FEATHER, PARQUET, decimal_sign, read_columns
 from semfs.labels import Labels, is_missing
 from semfs.system import import_optional
 from semfs.validation import check_distinct
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TEXT = (".csv", ".tsv", ".txt")
-_TABLES = (*TEXT, *PARQUET, *EXCEL)
+_TABLES = (*TEXT, *PARQUET, FEATHER, *EXCEL)
+WORKBOOK = ".xlsx"
+#: Endings of the tables that are written.
+WRITTEN = (*TEXT, *PARQUET, FEATHER, WORKBOOK)
 #: Words that stand for a number in a table.
 _WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
 _MARKERS = "each row must hold a class, a marker and, optionally, a weight"
@@ -37,8 +40,9 @@ def read_attributes(path: PathLike) -> pd.DataFrame:
     Parameters
     ----------
     path : path-like
-        ``.csv``, ``.tsv`` or ``.txt`` (comma, semicolon or tab; UTF-8), ``.parquet`` or
-        ``.xlsx``. The stored index (Parquet) or the first column holds the class labels.
+        ``.csv``, ``.tsv`` or ``.txt`` (comma, semicolon or tab; UTF-8), ``.parquet``,
+        ``.feather`` or ``.xlsx``. The stored index (Parquet) or the first column holds the
+        class labels.
 
     Returns
     -------
@@ -146,16 +150,25 @@ def _as_number(cell: object) -> float:
         return math.nan
 
 
+def check_table_ending(path: PathLike) -> None:
+    """Raise unless the ending of a path is that of a table that `write_table` writes."""
+    if Path(path).suffix.lower() not in WRITTEN:
+        raise ValueError(f"{path}: the name of a table must end in {', '.join(WRITTEN)}.")
+
+
 def write_table(frame: pd.DataFrame, path: PathLike) -> None:
-    """Write a frame with its index as CSV, TSV or Parquet, atomically."""
+    """Write a frame with its index as CSV, TSV, Parquet, Feather or Excel, atomically."""
+    check_table_ending(path)
     suffix = Path(path).suffix.lower()
-    if suffix not in (*TEXT, *PARQUET):
-        raise ValueError(
-            f"{path}: the name of a table must end in {', '.join((*TEXT, *PARQUET))}."
-        )
     with atomic_write(path) as temporary:
         if suffix in PARQUET:
             frame.to_parquet(temporary)
+        elif suffix == FEATHER:
+            # a Feather file has no index
+            frame.reset_index().to_feather(temporary)
+        elif suffix == WORKBOOK:
+            import_optional("openpyxl", "data", what="An Excel file")
+            frame.to_excel(temporary, engine="openpyxl")
         else:
             frame.to_csv(temporary, sep="," if suffix == ".csv" else "\t")
 

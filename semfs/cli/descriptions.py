@@ -41,7 +41,11 @@ MOST_FINDINGS = 5
 def attributes(
     out: Annotated[
         Path | None,
-        Option("--out", "-o", help="The file for the table: .csv, .tsv or .parquet."),
+        Option(
+            "--out",
+            "-o",
+            help="The file for the table: .csv, .tsv, .parquet, .feather or .xlsx.",
+        ),
     ] = None,
     names: Annotated[str | None, Argument(help=NAMES)] = None,
     encoder: Annotated[str, Option("--encoder", "-e", help=ENCODER)] = "wordllama",
@@ -69,9 +73,13 @@ def attributes(
     check_apart([written], [names, markers, ontology, encoder])
     replaced = existing([written])
 
+    from semfs.attributes.files import check_table_ending, write_table
+
+    assert written is not None
+    check_table_ending(written)
+
     # Imported after the checks, so that a wrong option is refused at once.
     from semfs import attributes as package
-    from semfs.attributes.files import write_table
 
     if names is None:
         table = package.attributes_from_markers(markers)

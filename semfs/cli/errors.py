@@ -56,6 +56,7 @@ SAME_NAMES = (
     "out",
     "own",
     "part_of",
+    "reduced",
     "scale",
     "scheduler",
     "seed",

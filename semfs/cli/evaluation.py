@@ -25,6 +25,7 @@ from semfs.cli.options import (
     UNSEEN,
     AsJson,
     Drop,
+    Figures,
     Jobs,
     Label,
     Layer,
@@ -42,6 +43,7 @@ from semfs.cli.options import (
     given,
     is_page,
     level_columns,
+    print_folder,
     rule_option,
     words,
 )
@@ -163,6 +165,7 @@ class Evaluation:
     seed: Seed = 0
     out: Annotated[Path | None, Option("--out", "-o", help=PAGE)] = None
     latex: Annotated[Path | None, Option(metavar="FOLDER", help=LATEX)] = None
+    figures: Figures = None
     as_json: AsJson = False
 
 
@@ -183,18 +186,13 @@ def evaluate(options: Evaluation) -> None:
 
     Example: `semfs evaluate cells.h5ad --label cell_type --attributes cl --splits 5`
     """
-    _check_one_kind_of_splits(options)
-    refuse_rules(options)
-    if options.out is not None and not is_page(options.out):
-        message = "the name of the page must end in .html."
-        raise ValueError(f"{options.out}: {message}")
     panels = options.panel or []
-    sources = description_sources(options.attributes)
-    check_apart([options.out], [options.data, options.label, options.groups, *sources, *panels])
+    _check_options(options, panels)
     sizes = parse_sizes(options.ks)
+    _check_methods(options)
     replaced = existing([options.out])
-    if options.latex is not None:
-        replaced += options.latex.glob("*")
+    if options.latex is not None or options.figures is not None:
+        replaced += print_folder(options.out, options.latex).glob("*")
 
     # Imported after the checks, so that a wrong option is refused at once.
     from semfs.lab.evaluate import evaluate as evaluate_methods
@@ -241,6 +239,30 @@ def evaluate(options: Evaluation) -> None:
     report_failures(summary.failures, "failed jobs")
 
 
+def _check_options(options: Evaluation, panels: list[Path]) -> None:
+    """Raise if options exclude each other, or if the page cannot be written."""
+    _check_one_kind_of_splits(options)
+    refuse_rules(options)
+    if options.out is not None and not is_page(options.out):
+        message = "the name of the page must end in .html."
+        raise ValueError(f"{options.out}: {message}")
+    sources = description_sources(options.attributes)
+    check_apart([options.out], [options.data, options.label, options.groups, *sources, *panels])
+
+
+def _check_methods(options: Evaluation) -> None:
+    """Raise for unknown methods and metrics before the data are read, which may take long."""
+    from semfs.lab.figures import check_can_draw
+    from semfs.lab.measures import check_metrics
+    from semfs.lab.methods import find_method
+
+    for name in words(options.methods):
+        find_method(name)
+    check_metrics(options.metrics or ())
+    if options.figures is not None:
+        check_can_draw()
+
+
 def _check_one_kind_of_splits(options: Evaluation) -> None:
     """Raise if options name unseen classes in more than one way."""
     drawn = options.n_splits is not None or options.n_unseen is not None
@@ -279,12 +301,14 @@ def _write_page_and_tables(
     summary: "Summary",
     panels: list[str],
 ) -> list[Path]:
-    """Write the page and the tables that were asked for, and return their paths."""
+    """Write the page, tables and figures that were asked for, and return their paths."""
     from semfs.lab import versions
     from semfs.lab.detail_sections import detail_sections
     from semfs.lab.report import write_for_print, write_report
 
     written = []
+    first = [row["label"] for row in rows][:1]
+    sections = detail_sections(summary.details, [*first, *panels])
     if options.out is not None:
         facts = {
             **summary.info,
@@ -292,11 +316,16 @@ def _write_page_and_tables(
             "versions": versions(),
             "notes": summary.notes,
         }
-        first = [row["label"] for row in rows][:1]
-        sections = detail_sections(summary.details, [*first, *panels])
         written.append(write_report(rows, options.out, info=facts, sections=sections))
-    if options.latex is not None:
-        written += write_for_print(rows, options.latex, info=summary.info)
+    if options.latex is not None or options.figures is not None:
+        written += write_for_print(
+            rows,
+            print_folder(options.out, options.latex),
+            info=summary.info,
+            figures=options.figures,
+            tables=options.latex is not None,
+            sections=sections,
+        )
     return written
 
 

@@ -48,6 +48,11 @@ NO_LABEL = (
     "Default: nan, NA, n/a, none, unknown and unassigned."
 )
 
+FIGURES = (
+    "Also write the figures of the page in this format: to the folder of --latex, or without "
+    "--latex to a folder 'figures' beside the page."
+)
+
 JOBS = "Number of worker processes. Default: one per core."
 SEED = "Seed of class splits, random draws and K-means starts."
 
@@ -68,6 +73,7 @@ Normalize = Annotated[Literal["log1p"] | None, reading_option(help=COUNTS)]
 Scale = Annotated[bool, reading_option("--scale", help=SCALE)]
 Jobs = Annotated[int | None, Option("--jobs", "-j", help=JOBS)]
 Seed = Annotated[int, Option(help=SEED)]
+Figures = Annotated[Literal["pdf", "svg"] | None, Option(help=FIGURES)]
 
 #: Words that --attributes understands besides files.
 DESCRIPTIONS = ("labels", "names", "cl")
@@ -100,6 +106,14 @@ def existing(paths: Iterable[Path | None]) -> list[Path]:
 def is_page(path: Path) -> bool:
     """Return whether a path names an HTML page."""
     return path.suffix.lower() in (".html", ".htm")
+
+
+def print_folder(page: Path | None, latex: Path | None) -> Path:
+    """Return the folder of figures: that of --latex, or 'figures' beside the page."""
+    if latex is not None:
+        return latex
+    beside = Path(".") if page is None else page.parent
+    return beside / "figures"
 
 
 def check_label_given(data: Path, label: str | None) -> None:

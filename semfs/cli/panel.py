@@ -42,13 +42,15 @@ def panel(options: PanelOptions) -> None:
         raise ValueError(f"{options.out}: {message}")
     import semfs
     from semfs.panel import panel_report
-    from semfs.select.outputs import output_paths
+    from semfs.select.outputs import check_file_or_folder, check_outputs
     from semfs.select.selection import fit_features, write_selection
 
+    if options.reduced is not None:
+        check_file_or_folder(options.reduced, "reduced")
     source = open_source(options)
     outputs = [options.out, options.out.with_suffix(".csv"), options.save]
     if options.reduced is not None:
-        outputs += output_paths(source, options.reduced)
+        outputs += check_outputs(source, options.reduced, options.subset)
     # all files that will be written are checked before the fit
     task = prepare(options, source, outputs)
     done = fit_features(

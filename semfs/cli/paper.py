@@ -11,12 +11,14 @@ from typer import Argument, Option
 from semfs.cli.console import complain, show, show_written
 from semfs.cli.evaluation import METHODS, report_failures
 from semfs.cli.options import (
+    Figures,
     Jobs,
     Seed,
     command_line,
     existing,
     given,
     is_page,
+    print_folder,
     words,
 )
 
@@ -107,25 +109,27 @@ def report(
             metavar="FOLDER", help="Write the tables of the page to this folder, for LaTeX."
         ),
     ] = None,
-    figures: Annotated[
-        str | None,
-        Option(metavar="pdf|svg", help="With --latex, also write the figures as PDF or SVG."),
-    ] = None,
+    figures: Figures = None,
 ) -> None:
     """Write the results of a run as one HTML page, which opens offline, or as a CSV file.
 
-    With `--latex`, the tables are written for the LaTeX package booktabs.
+    With `--latex`, the tables are written for the LaTeX package booktabs, and with `--figures`
+    the figures as PDF or SVG files. With one of these options or `--csv`, the page is written
+    only if `--out` names it.
 
     Example: `semfs report RUN --latex paper --figures pdf`
     """
-    from semfs.lab.report import write_csv, write_for_print, write_report
+    from semfs.lab.figures import check_can_draw
+    from semfs.lab.report import check_csv_ending, write_csv, write_for_print, write_report
     from semfs.lab.store import DamagedStore, Store
 
     if out is not None and not is_page(out):
         message = "the name of the page must end in .html. Use --csv FILE for the rows."
         raise ValueError(f"{out}: {message}")
-    if figures is not None and latex is None:
-        raise ValueError("--figures needs a folder. Give --latex FOLDER.")
+    if csv is not None:
+        check_csv_ending(csv)
+    if figures is not None:
+        check_can_draw()
     page = out or run / "report.html"
     replaced = existing([page, csv])
     try:
@@ -141,12 +145,15 @@ def report(
     with closing(store):
         if csv is not None:
             show_written([write_csv(rows, csv)], replaced)
-        if latex is not None:
-            info = store.info()
-            present = list(latex.glob("*"))
-            paths = write_for_print(rows, latex, info=info, figures=figures)
+        for_print = latex is not None or figures is not None
+        if for_print:
+            folder = print_folder(page, latex)
+            present = list(folder.glob("*"))
+            paths = write_for_print(
+                rows, folder, info=store.info(), figures=figures, tables=latex is not None
+            )
             show_written(paths, present)
-        if out is not None or (csv is None and latex is None):
+        if out is not None or (csv is None and not for_print):
             failures = store.failures()
             written = write_report(rows, page, failures=failures, info=store.info())
             show_written([written], replaced)

@@ -97,11 +97,12 @@ def predict(options: Prediction) -> None:
     Example: `semfs predict panel.npz cells.h5ad --label cell_type -o annotated.h5ad`
     """
     import semfs
-    from semfs.annotation import predict_file
+    from semfs.annotation import check_prediction_path, predict_file
     from semfs.attributes import read_attributes
     from semfs.io.reader import NO_LABEL_TEXTS
     from semfs.selectors.annotated import UNKNOWN_CLASS, Competitors
 
+    check_prediction_path(options.data, options.out)
     check_apart((options.out,), (options.selector, options.table, options.label))
     replaced = existing([options.out])
     selector = semfs.load(options.selector)

@@ -162,12 +162,12 @@ def select(options: Selection) -> None:
     Example: `semfs select cells.csv --label type --attributes types.csv -k 50 -o out.csv`
     """
     import semfs
-    from semfs.select.outputs import check_file_or_folder, output_paths
+    from semfs.select.outputs import check_file_or_folder, check_outputs
     from semfs.select.selection import select_features
 
     check_file_or_folder(options.out)
     source = open_source(options)
-    outputs = (*output_paths(source, options.out), options.save)
+    outputs = (*check_outputs(source, options.out, options.subset), options.save)
     task = prepare(options, source, outputs)
     done = select_features(
         task.source,

@@ -71,6 +71,7 @@ _BINARY_KINDS = {
     ".xlsm": "Excel",
 }
 PARQUET = (".parquet", ".pq")
+FEATHER = ".feather"
 #: Names under which pandas stores a frame's index, which is neither a feature nor a label.
 _INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
 #: Rows of a text column that are looked at for broken numbers.
@@ -478,7 +479,7 @@ def _column_texts(reader: TableReader, name: str) -> list[str]:
 
 
 def read_columns(path: Path) -> dict[str, list[object]]:
-    """Return the columns of a small table (CSV, TSV, Excel, Parquet) by name, in order.
+    """Return the columns of a small table (text, Excel, Parquet, Feather) by name, in order.
 
     Cells of text files are text, so that "007" and "NA" do not change. Other cells have the
     types of the file. An empty cell is "". An index that pandas stored in a Parquet file is the
@@ -486,8 +487,8 @@ def read_columns(path: Path) -> dict[str, list[object]]:
     the file is empty.
     """
     with file_errors(path, path.suffix.lower()):
-        if path.suffix.lower() in PARQUET:
-            return _parquet_columns(path)
+        if path.suffix.lower() in (*PARQUET, FEATHER):
+            return _binary_columns(path)
         if path.suffix.lower() in EXCEL:
             rows = [list(row) for row in zip(*sheet_columns(path))]
         else:
@@ -515,10 +516,11 @@ def _named_columns(path: Path, rows: list[list[object]]) -> dict[str, list[objec
     return {name: [row[place] for row in records] for place, name in enumerate(names)}
 
 
-def _parquet_columns(path: Path) -> dict[str, list[object]]:
-    """Return the columns of a Parquet file. A stored index comes first."""
+def _binary_columns(path: Path) -> dict[str, list[object]]:
+    """Return the columns of a Parquet or Feather file. A stored index comes first."""
     pandas = import_optional("pandas", "data", what="A table")
-    frame = pandas.read_parquet(path)
+    read = pandas.read_feather if path.suffix.lower() == FEATHER else pandas.read_parquet
+    frame = read(path)
     columns: dict[str, list[object]] = {}
     # a RangeIndex was not stored, pandas makes it up
     if not isinstance(frame.index, pandas.RangeIndex):

@@ -71,6 +71,11 @@ def write_figures(
     return paths
 
 
+def check_can_draw() -> None:
+    """Raise if the package that draws figures is missing, which takes no work to find out."""
+    import_optional("matplotlib.figure", "plots", what="A figure")
+
+
 def draw_panel(panel: Panel, color_of: dict[str, str]) -> Figure:
     """Return one panel as a figure of matplotlib; ``color_of`` has the color of each curve."""
     matplotlib = import_optional("matplotlib.figure", "plots", what="A figure")

@@ -8,6 +8,7 @@ their classes. It is named as ``module:function``.
 from __future__ import annotations
 
 import importlib
+import inspect
 import math
 import os
 import sys
@@ -69,7 +70,24 @@ def find_metric(measure: str) -> Metric:
         ) from error
     if not callable(found):
         raise ValueError(f"The metric {measure!r} is not a function.")
+    _check_arguments(measure, found)
     return found
+
+
+def _check_arguments(measure: str, metric: Metric) -> None:
+    """Raise if a metric cannot be called as ``metric(X, y)``."""
+    try:
+        signature = inspect.signature(metric)
+    except ValueError:
+        return  # some functions in C do not tell
+    try:
+        signature.bind("X", "y")
+    except TypeError as error:
+        raise ValueError(
+            f"The metric {measure!r} takes {signature}, but it is called as metric(X, y), with "
+            "the samples of the unseen classes and their labels. Write a function of two "
+            f"arguments that returns a number ({error})."
+        ) from error
 
 
 def check_metrics(measures: Sequence[str]) -> None:
@@ -103,13 +121,22 @@ def single_scores(
         if measure == KNN:
             found[KNN] = _seen_accuracy(split, features, seed)
         elif measure != ARI and measure not in ZERO_SHOT_MEASURES:
-            value = float(find_metric(measure)(split.X_unseen[:, features], split.y_unseen))
-            if not math.isfinite(value):
-                raise ValueError(
-                    f"The metric {measure} returned {value}. It must return a finite number."
-                )
-            found[metric_name(measure)] = value
+            returned = find_metric(measure)(split.X_unseen[:, features], split.y_unseen)
+            found[metric_name(measure)] = _as_number(measure, returned)
     return found
+
+
+def _as_number(measure: str, returned: object) -> float:
+    """Return what a metric returned as a number. Raise if it is none, or not finite."""
+    try:
+        value = float(returned)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(
+            f"The metric {measure} returned {returned!r:.80}. It must return a finite number."
+        )
+    return value
 
 
 def _seen_accuracy(split: SplitData, features: Indices, seed: int) -> float:

@@ -136,9 +136,14 @@ def _check_distinct_rows(rows: Iterable[Row]) -> None:
 
 def write_csv(rows: Iterable[Row], path: PathLike) -> Path:
     """Write rows as CSV in the given order, atomically, and return the path."""
+    check_csv_ending(path)
+    return write_text(_as_csv(rows), path)
+
+
+def check_csv_ending(path: PathLike) -> None:
+    """Raise unless the ending of a path is that of a CSV file."""
     if Path(path).suffix.lower() != ".csv":
         raise ValueError(f"{path}: rows are written as CSV. Give a name that ends in .csv.")
-    return write_text(_as_csv(rows), path)
 
 
 def write_text(text: str, path: PathLike) -> Path:
@@ -194,22 +199,26 @@ def write_for_print(
     *,
     info: Mapping[str, Any] | None = None,
     figures: str | None = None,
+    tables: bool = True,
+    sections: Iterable[Section] = (),
 ) -> list[Path]:
     """Write the tables of a page as LaTeX, and its figures as PDF or SVG if asked for.
 
     Parameters
     ----------
-    rows, info
+    rows, info, sections
         As for `write_report`.
     folder : path
         Where the files are written.
     figures : {"pdf", "svg"}, optional
         Format of the figures; without it, none is written.
+    tables : bool, default=True
+        Whether to write the tables.
     """
     if figures is not None:
         check_option("figures", figures, FORMATS)
-    parts = sections_of_page(rows, info or {})
-    written = write_tables(parts, folder)
+    parts = sections_of_page(rows, info or {}, sections)
+    written = write_tables(parts, folder) if tables else []
     if figures is not None:
         written += write_figures(parts, folder, figures)
     return written

@@ -38,19 +38,20 @@ def output_paths(source: BlockSource, out: Path) -> tuple[Path, Path]:
     return target, table
 
 
-def check_file_or_folder(out: Path) -> None:
+def check_file_or_folder(out: Path, parameter: str = "out") -> None:
     """Raise if a path is neither a file in one of the formats nor a folder.
 
-    The data need not be opened for this check, which may take long.
+    The data need not be opened for this check, which may take long. ``parameter`` is the name
+    of the parameter that gives the path.
     """
     if out.suffix and out.suffix.lower() not in ENDINGS and not out.is_dir():
-        raise _wrong_ending(out)
+        raise _wrong_ending(out, parameter)
 
 
-def _wrong_ending(out: Path) -> ParameterError:
+def _wrong_ending(out: Path, parameter: str = "out") -> ParameterError:
     endings = ", ".join(ENDINGS)
     return ParameterError(
-        "out", f": {out} must end in {endings}, or have no ending, which means a folder."
+        parameter, f": {out} must end in {endings}, or have no ending, which means a folder."
     )
 
 

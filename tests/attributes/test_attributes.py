@@ -2,7 +2,6 @@
 
 import re
 import warnings
-from functools import partial
 
 import numpy as np
 import pytest
@@ -25,11 +24,11 @@ ZOO = pd.DataFrame(
 # --- files -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "xlsx"])
+@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "feather", "xlsx"])
 def test_tables_survive_every_format(tmp_path, ending):
-    pytest.importorskip({"parquet": "pyarrow", "xlsx": "openpyxl"}.get(ending, "pandas"))
-    write = ZOO.to_excel if ending == "xlsx" else partial(write_table, ZOO)
-    write(tmp_path / f"zoo.{ending}")
+    packages = {"parquet": "pyarrow", "feather": "pyarrow", "xlsx": "openpyxl"}
+    pytest.importorskip(packages.get(ending, "pandas"))
+    write_table(ZOO, tmp_path / f"zoo.{ending}")
     assert [p.name for p in tmp_path.iterdir()] == [f"zoo.{ending}"]
     found = read_attributes(tmp_path / f"zoo.{ending}")
     pd.testing.assert_frame_equal(found, ZOO, check_names=False)

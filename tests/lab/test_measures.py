@@ -23,6 +23,18 @@ def spread(X, y):
 def broken(X, y):
     return float("nan")
 
+def of_samples_alone(X):
+    return 1.0
+
+def of_three(X, y, clusters):
+    return 1.0
+
+def nothing_returned(X, y):
+    pass
+
+def with_options(X, y, p=2, *, scale=1.0):
+    return 1.0
+
 acc = spread
 constant = 3
 """
@@ -83,6 +95,8 @@ def test_ones_own_metric_is_a_column_of_the_rows(own_module):
         ("nothing", "The metric '.*:nothing' could not be loaded"),
         ("constant", "is not a function"),
         ("acc", "has the name of a column"),
+        ("of_samples_alone", r"takes \(X\), but it is called as metric\(X, y\)"),
+        ("of_three", r"takes \(X, y, clusters\), but it is called as metric\(X, y\)"),
     ],
 )
 def test_metrics_that_cannot_be_used_are_refused_before_the_run(own_module, name, message):
@@ -94,6 +108,17 @@ def test_a_metric_that_is_no_number_is_a_failure_of_its_job(own_module):
     rows, summary = run(metrics=[f"{own_module}:broken"])
     assert rows == []
     assert "returned nan. It must return a finite number" in summary.failures[0][1]
+
+
+def test_a_metric_without_a_value_is_named_with_what_it_returned(own_module):
+    _, summary = run(metrics=[f"{own_module}:nothing_returned"])
+    assert "returned None. It must return a finite number" in summary.failures[0][1]
+
+
+def test_arguments_with_defaults_are_no_obstacle(own_module):
+    rows, summary = run(metrics=[f"{own_module}:with_options"])
+    assert summary.failures == []
+    assert {row["with_options"] for row in rows} == {1.0}
 
 
 def test_the_command_prints_ones_own_metric(own_module):

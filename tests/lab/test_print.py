@@ -132,7 +132,32 @@ def test_the_command_writes_tables_and_figures_and_says_which(tmp_path):
     assert len(list(folder.glob("figure-*.pdf"))) == 4
     assert not (run / "report.html").exists()
     assert "(replaced)" in invoke("--latex", folder).output
-    refused = invoke("--figures", "pdf")
-    assert refused.exit_code == 2
-    assert "--figures needs a folder" in refused.output
-    assert "must be 'pdf' or 'svg'" in invoke("--latex", folder, "--figures", "png").output
+    alone = invoke("--figures", "svg")
+    assert alone.exit_code == 0, alone.output
+    assert len(list((run / "figures").iterdir())) == 4
+    assert not (run / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [("--figures", "png", "is not one of"), ("--csv", "rows.xlsx", "ends in .csv")],
+)
+def test_formats_that_cannot_be_written_are_refused_before_the_run_is_read(
+    tmp_path, option, value, message
+):
+    done = CliRunner().invoke(app, ["report", str(tmp_path / "no-run"), option, value])
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.split())
+
+
+def test_evaluate_writes_its_figures_beside_the_page(tmp_path):
+    page = tmp_path / "page.html"
+    command = ["evaluate", "sample", "-m", "semfs,variance", "-k", "5", "--repeats", "1"]
+    command += ["--splits", "3", "-j", "1", "--figures", "svg", "-o", str(page)]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    figures = list((tmp_path / "figures").iterdir())
+    assert page.exists()
+    assert figures
+    assert {path.suffix for path in figures} == {".svg"}
+    assert f"Wrote {figures[0]}" in "".join(done.output.split("\n"))
