@@ -170,8 +170,9 @@ def core_table(found: dict) -> str:
         rows.append(f"{what} | {ratio} | {memory} | {row['note']}")
     lines = [
         f"n = {size['n']:,}, d = {size['d']:,}, {size['classes']} classes, "
-        f"{size['attributes']} attributes, float32, {found['k']} features. Ratios are medians "
-        "of the runs, with the smallest and the largest where there are several.",
+        f"{size['attributes']} attributes, float32, {found['k']} features. Each ratio is the "
+        "median of the runs. If there are several runs, the smallest and the largest ratio "
+        "are in parentheses.",
         "",
         *table("what | time / one `X.T @ X`: | peak memory above X (MB): | note", rows),
     ]
@@ -190,12 +191,12 @@ def growth_sentence(letter: str, grown: dict) -> str:
     power = last_power(points)
     if power <= 0:
         return (
-            f"{text}. The last step took no longer than the one before it, so that other work "
-            "on the machine must have disturbed these times: do not trust the power."
+            f"{text}. The last step took no longer than the one before it. Other work on the "
+            "machine must have disturbed these times: do not trust the power."
         )
     return (
         f"{text}, and as {letter}^{power:.2f} in the last step, where fixed costs count least. "
-        "It reads all of X, so it cannot stay below the power 1."
+        "The power cannot stay below 1, because `direct` reads all of X."
     )
 
 
@@ -212,11 +213,11 @@ def last_power(points: list[list[float]]) -> float:
 def atlas_table(found: dict) -> str:
     """Time and memory of selecting genes in a compressed file, next to reading it."""
     lines = [
-        f"{found['genes']:,} genes, {found['types']} types, {found['k']} genes selected; the "
-        "unit is reading the same file once, decompressed. SemFS unpacks with two threads, and "
-        "h5py, which reads the HDF5 files (`csr`, `csc`, `10x`) once, with one: so the times "
-        "flatter SemFS, and the CPU seconds of all threads say what the work is. The last "
-        "column is the version of semfs that was measured.",
+        f"The data have {found['genes']:,} genes and {found['types']} types, and "
+        f"{found['k']} genes are selected. The unit is the time of reading the same file once, "
+        "decompressed. Compare the CPU seconds rather than the seconds: SemFS unpacks with two "
+        "threads, but h5py, which reads the HDF5 files (`csr`, `csc`, `10x`) once, with one. "
+        "The last column is the version of semfs that was measured.",
         "",
     ]
     head = (
@@ -275,7 +276,11 @@ def batch_table(found: dict) -> str:
     head = (
         f"{found['k']} genes, {found['n_splits']} splits | more batch than type: | ACC: | NMI:"
     )
-    return made_by(found, *table(head, rows))
+    below = (
+        "*More batch than type* is the share of selected genes in which the batch explains "
+        "more of the variance than the type."
+    )
+    return made_by(found, *table(head, rows), "", below)
 
 
 def digits_table(found: dict) -> str:
@@ -283,8 +288,9 @@ def digits_table(found: dict) -> str:
     lines = [
         "## Sanity: digits",
         "",
-        "Mean 5-fold accuracy of a ridge classifier on ten pixels of scikit-learn's digits "
-        "(selection inside each fold, columns standardized for the classifier), best first.",
+        "Each method selects ten pixels of scikit-learn's digits, in each of five folds. The "
+        "table shows the mean accuracy of a ridge classifier on these pixels, best first. "
+        "Columns are standardized for the classifier.",
         "",
     ]
     chance = next(row["accuracy"] for row in found["rows"] if "spread" in row)
@@ -300,9 +306,9 @@ def digits_table(found: dict) -> str:
 def distributed_table(found: dict) -> str:
     """Overhead on a local cluster, and fits in which a worker is killed."""
     lines = [
-        "**Measured** with `LocalCluster`. The unit is the same fit of the same file, or Dask "
-        f"array, in one process. {found['cells']:,} cells × {found['genes']:,} genes in a "
-        f"compressed h5ad file, k = {found['k']}, {found['cores']} cores.",
+        f"We measured {found['cells']:,} cells × {found['genes']:,} genes in a compressed h5ad "
+        f"file, with `LocalCluster`, k = {found['k']} and {found['cores']} cores. The unit is "
+        "the same fit, of the same file or Dask array, in one process.",
         "",
     ]
     rows = [
@@ -324,28 +330,29 @@ def _gain_of_workers(found: dict) -> str:
         )
         texts.append(f"{one['seconds'] / two['seconds']:.2f} ({what})")
     return (
-        f"Times as fast with two workers as with one: {', '.join(texts)}. Larger data or "
-        "clusters have not been measured: do not count on a speed-up by the number of workers."
+        f"Two workers are this many times as fast as one: {', '.join(texts)}. We have not "
+        "measured larger data or clusters. Do not expect a fit to become faster in proportion "
+        "to the number of workers."
     )
 
 
 def expect_prediction(found: dict) -> str:
     """How many samples of unseen classes get the right name, over the data sets."""
     data = found["confirming"]["data"]
-    texts = []
-    for key, words in {"alone": "each by itself", "together": "together"}.items():
+    rows = []
+    for key, words in {"alone": "each sample alone", "together": "samples together"}.items():
         scores = {name: row[key] for name, row in data.items()}
         lowest = min(scores, key=scores.__getitem__)
         highest = max(scores, key=scores.__getitem__)
-        texts.append(
-            f"predicted {words}, {scores[lowest]:.2f} ({lowest}) to {scores[highest]:.2f} "
-            f"({highest})"
+        rows.append(
+            f"{words} | {scores[lowest]:.2f} ({lowest}) | {scores[highest]:.2f} ({highest})"
         )
-    return made_by(
-        found,
-        f"Share of right names on {len(data)} data sets, averaged over the unseen classes, "
-        f"which are the only candidates: {'; '.join(texts)}.",
+    text = (
+        f"Share of right names on {len(data)} data sets, averaged over the unseen classes. "
+        "Only unseen classes compete."
     )
+    head = "predicted | lowest: | highest:"
+    return made_by(found, text, "", *table(head, rows))
 
 
 def expect_cost(found: dict) -> str:
@@ -482,24 +489,15 @@ def rules_markers_sentence(found: dict) -> str:
     """What `min_per_class` does for the classes that are recognized worst."""
     texts = []
     for name, measured in found["worth"].items():
-        scores = measured["scores"]
-        rules = ("no rule", "min_per_class=2", "min_per_class=3")
-        worst = ", ".join(f"{scores[rule]['worst_fifth']:.3f}" for rule in rules)
-        changes = [_rule_changes(measured, rule) for rule in rules[1:]]
+        changes = [_rule_changes(measured, f"min_per_class={n}") for n in (2, 3)]
         shown = " and ".join(change[1] for change in changes if change)
-        nmi = ", ".join(f"{scores[rule]['nmi']:.3f}" for rule in rules)
-        texts.append(
-            f"On {name}, this recall is {worst} (paired differences {shown}, 95 % intervals "
-            f"over splits), and the NMI of unseen classes {nmi}."
-        )
-    splits = {row["splits"] for m in found["worth"].values() for row in m["scores"].values()}
+        texts.append(f"by {shown} on {name}")
     return made_by(
         found,
-        "Do not expect `min_per_class` to raise accuracy. We compared panels without the rule, "
-        "with two markers and with three markers of each class, by their recall of the fifth "
-        f"of the seen classes that is recognized worst (means of {min(splits)} splits). "
-        f"{' '.join(texts)} The rule guarantees markers that you can look at. It was not found "
-        "to improve the recall of weak classes.",
+        "Do not expect `min_per_class` to raise accuracy. The rule guarantees markers that you "
+        "can look at, but we did not find that it improves the recall of weak classes. Two and "
+        "three markers of each class change the recall of the fifth of the seen classes that "
+        f"is recognized worst {', and '.join(texts)}. The next table has all scores.",
     )
 
 
@@ -520,9 +518,9 @@ def spapros_table(found: dict) -> str:
         f"{found['n_genes']} of {found['n_candidates']:,} highly variable genes, "
         f"{found['n_cells']} cells of the {found['n_types']} types with at least "
         f"{found['fewest_cells']} cells of `{found['data']}`, spapros "
-        f"{found['spapros_versions']['spapros']}. Larger is better, but the last two "
-        "columns reward uncorrelated genes whether or not they carry information: random genes "
-        "are best there. Read them only beside the first two."
+        f"{found['spapros_versions']['spapros']}. Larger is better. The last two columns "
+        "alone say little: they reward uncorrelated genes whether or not these carry "
+        "information, and random genes are best there."
     )
     return made_by(found, size, "", *table(head, rows))
 

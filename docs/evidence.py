@@ -127,8 +127,8 @@ def summary(found: Found) -> str:
     scores = all_scores(found)
     first = next(iter(scores.values()))
     lines = [
-        f"{len(first)} data sets, {len(next(iter(first.values())))} class splits of each, mean "
-        f"over {', '.join(map(str, found['k']))} features:",
+        f"Means over {len(first)} data sets, {len(next(iter(first.values())))} class splits of "
+        f"each, and {', '.join(map(str, found['k'][:-1]))} and {found['k'][-1]} features:",
         "",
     ]
     rows = []
@@ -156,8 +156,9 @@ def choice_sentence(found: Found) -> str:
         of_others, of_all = (mean(rival)[:2] for rival in rivals)
         falls.append(max(of_all - of_others))
     return (
-        "With the rival that is best on *all* splits of a data set, a choice that is biased in "
-        f"favor of the rival, the leads are smaller by {max(falls):.3f} at most.\n"
+        "We also compared SemFS with the rival that is best on *all* splits of a data set. "
+        "This choice is biased in favor of the rival, and makes the leads smaller by at most "
+        f"{max(falls):.3f}.\n"
     )
 
 
@@ -191,12 +192,14 @@ def expect_table(found: Found) -> str:
     head = "SemFS knows | lead over Markers: | lead over the best rival: "
     head += "| clearly ahead of it: | level: | clearly behind:"
     n_sets = len(next(iter(scores.values())))
-    below = f"The last three columns count data sets, of {n_sets}. *Clearly* means that the "
-    below += "95 % interval of the paired differences excludes zero."
+    below = f"The last three columns say on how many of the {n_sets} data sets SemFS is ahead "
+    below += "of the best rival, level with it, or behind. *Clearly* means that the 95 % "
+    below += "interval of the paired differences excludes zero."
     seen = [mean(scores["raw", name])[2] for name in ("SemFS, labels", "SemFS, unlabeled")]
-    cost = "Balanced accuracy of nearest neighbors on the *seen* classes: "
-    cost += f"{seen[0]:.2f} with labels only, {seen[1]:.2f} with all unlabeled samples."
-    return "\n".join([*table(head, rows), "", below, cost, ""])
+    cost = "Unlabeled samples have a price: on the *seen* classes, the balanced accuracy of "
+    cost += f"nearest neighbors is {seen[0]:.2f} with labels only, and {seen[1]:.2f} with all "
+    cost += "unlabeled samples."
+    return "\n".join([*table(head, rows), "", below, "", cost, ""])
 
 
 #: How the page *What to expect* calls the rows of the table of README.md.
@@ -293,7 +296,7 @@ def defaults_summary(found: Found) -> str:
             cells.append(_with_interval(of_many[:, 2]))
             rows.append(" | ".join([old, words, *cells]))
     head = (
-        "compared with | told, columns | ACC: | NMI: | seen classes: | "
+        "compared with | information, features | ACC: | NMI: | seen classes: | "
         "seen classes, 20 and 50 features:"
     )
     return "\n".join(table(head, rows)) + "\n"
@@ -305,7 +308,7 @@ def defaults_data(found: Found) -> str:
     for old, words, name, gaps in _by_data_set(found):
         cells = [_with_interval(gaps[:, i]) for i in range(3)]
         rows.append(" | ".join([old, words, name, *cells]))
-    head = "compared with | told, columns | data | ACC: | NMI: | seen classes:"
+    head = "compared with | information, features | data | ACC: | NMI: | seen classes:"
     return "\n".join(table(head, rows)) + "\n"
 
 
@@ -344,7 +347,7 @@ def choices_table(found: Found) -> str:
         cells = [_with_interval(ratio[:, i], ".3f") for i in (0, 1)]
         cells.append(_with_interval(differences(data, default)[:, 2]))
         rows.append(" | ".join([f"{told}, {columns}", method, *cells]))
-    head = "told, columns | instead | ACC: | NMI: | seen classes:"
+    head = "information, features | other setting | ACC: | NMI: | seen classes:"
     return "\n".join(table(head, sorted(rows))) + "\n"
 
 

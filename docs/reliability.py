@@ -78,11 +78,10 @@ def _ahead_sentence(found: dict) -> str:
             ]
             if others:
                 ahead.append(f"{name} ({row[key]:.2f}; {', '.join(others)})")
-        parts.append(f"of predicting {words} on {', '.join(ahead) or 'none of the data sets'}.")
-    return (
-        f"Other methods are ahead {parts[0]} They are ahead {parts[1]} Numbers in parentheses "
-        "are accuracies, first that of SemFS."
-    )
+        shown = f"on {', '.join(ahead)}" if ahead else "on none of the data sets"
+        parts.append(f"- SemFS predicts {words}: {shown}.")
+    first = "Where another method is more accurate than SemFS (accuracy of SemFS first):"
+    return "\n".join([first, "", *parts])
 
 
 def _errors_sentence(found: dict) -> str:
@@ -90,12 +89,12 @@ def _errors_sentence(found: dict) -> str:
     data = found["confirming"]["data"]
     mean = found["confirming"]["over data"]
     parts = []
-    for key, words in (("ECE", "alone"), ("ECE together", "with `together=True`")):
+    for key, words in (("ECE", "each sample alone"), ("ECE together", "samples together")):
         errors = {name: row[key] for name, row in data.items() if row[key] > LARGE_ERROR}
         large = [f"{name} ({error:.3f})" for name, error in errors.items()]
-        named = f" and exceeds {LARGE_ERROR:.2f} on {', '.join(large)}" if large else ""
-        parts.append(f"{words} it is {mean[key]:.3f} on average{named}")
-    return f"The calibration error ECE is not small everywhere: {'; '.join(parts)}."
+        named = f"; it exceeds {LARGE_ERROR:.2f} on {', '.join(large)}" if large else ""
+        parts.append(f"- {words}: {mean[key]:.3f} on average{named}.")
+    return "\n".join(["The calibration error ECE is not small everywhere:", "", *parts])
 
 
 def proposed_table(found: dict) -> str:
@@ -130,8 +129,8 @@ def two_files_table(found: dict) -> str:
         ]
         rows.append(" | ".join([words, str(k), *(f"{cell[0]:.2f}" for cell in cells)]))
     head = (
-        "descriptions | genes | alone: | together: | all compete, alone, unseen: | seen: | "
-        "together, unseen: | seen:"
+        "descriptions | genes | alone: | together: | all compete, alone (unseen): | (seen): | "
+        "all compete, together (unseen): | (seen):"
     )
     return "\n".join([*table(head, rows), "", _bounds_sentences(found), ""])
 
@@ -148,19 +147,21 @@ def _bounds_sentences(found: dict) -> str:
     )
     bias = row["any bias"]
     bound = row["true means"]
+    of_all_genes = found["true means, all genes"]
     return (
-        "We also aligned the genes of the second file with those of the first: by the *true* "
-        "labels of its seen types, by standardizing, and by matching distributions. With own "
-        "terms and 50 genes, this changes the accuracies on unseen types by "
+        "What limits these shares, with own terms and 50 genes:\n\n"
+        "- **The laboratory.** We aligned the genes of the second file with those of the first "
+        "in three ways: by the *true* labels of its seen types, by standardizing, and by "
+        "matching distributions. This changes the shares of unseen types by "
         f"{min(changes):+.2f} to {max(changes):+.2f} if only these compete, and by "
-        f"{min(of_all):+.2f} to {max(of_all):+.2f} if all types compete. If "
-        "each cell is predicted alone, no bias keeps "
-        f"{bias['seen at least']:.2f} of the seen types and more than "
-        f"{bias['new at most']:.2f} of the unseen ones. If the means of the unseen "
-        "types were known from half of their cells, the same genes would name "
-        f"{bound['new'][0]:.2f} of the other half correctly, and {bound['all, new'][0]:.2f} "
-        f"if all types compete (all genes: {found['true means, all genes']['new'][0]:.2f} and "
-        f"{found['true means, all genes']['all, new'][0]:.2f})."
+        f"{min(of_all):+.2f} to {max(of_all):+.2f} if all types compete.\n"
+        "- **The bias against seen types.** If all types compete and each cell is predicted "
+        f"alone, every bias that keeps {bias['seen at least']:.2f} of the seen types finds at "
+        f"most {bias['new at most']:.2f} of the unseen ones.\n"
+        "- **The descriptions.** If the means of the unseen types were known from half of "
+        f"their cells, the same genes would name {bound['new'][0]:.2f} of the other half "
+        f"correctly, and {bound['all, new'][0]:.2f} if all types compete. With all genes, it "
+        f"would be {of_all_genes['new'][0]:.2f} and {of_all_genes['all, new'][0]:.2f}."
     )
 
 
