@@ -14,6 +14,7 @@ Jobs whose rows the file holds are not run again, so the command continues where
 one ended, also in a new run directory; ``--again METHOD`` computes those of a method again.
 What a run has computed replaces what the file holds of the same experiment, data set, split,
 method and setting; other rows stay. ``parts`` of the file says which run each row is from.
+``--stages`` runs some of the stages only.
 ``--check`` computes some of the stored rows again, in a run directory of its own, and records
 by how much they differ.
 """
@@ -103,11 +104,13 @@ def run_stages(
     n_jobs: int,
     old: Mapping[str, Any],
     again: Container[str] = (),
+    numbers: Container[int] = (),
     plan: Mapping[str, Any] = PLAN,
 ) -> None:
     """Run or continue all stages of a plan, but for jobs whose rows ``old`` holds.
 
-    Jobs of the methods ``again`` are run although it holds them.
+    Jobs of the methods ``again`` are run although it holds them. ``numbers`` are those of the
+    stages to run, from 1 on; by default all are run.
     """
     n_known = Counter((*_identity(row), row["k"]) for row in old.get("rows", ()))
 
@@ -120,6 +123,8 @@ def run_stages(
         return all(n_known[(*identity, k)] >= n_points for k in plan["ks"])
 
     for number, stage in enumerate(plan["stages"], start=1):
+        if numbers and number not in numbers:
+            continue
         print(f"stage {number} of {len(plan['stages'])}: {stage}", flush=True)
         study = Study(
             [experiment_of(stage)],
@@ -307,6 +312,9 @@ def main() -> None:
     parser.add_argument(
         "--again", nargs="+", default=(), metavar="METHOD", help="methods to compute again"
     )
+    parser.add_argument(
+        "--stages", nargs="+", type=int, default=(), metavar="N", help="run these stages only"
+    )
     parser.add_argument("--scaling", action="store_true", help="the times on made data only")
     parser.add_argument("--export", action="store_true", help="write what is finished")
     parser.add_argument("--check", action="store_true", help="compute stored rows again")
@@ -336,7 +344,7 @@ def main() -> None:
     elif needs_data:
         data = options.run / "data"
         prepare_data(options.data, data)
-        run_stages(data, options.run, options.jobs, old, options.again)
+        run_stages(data, options.run, options.jobs, old, options.again, options.stages)
     if not options.scaling:
         print(write_results("reproduce", merged(old, exported(options.run)), COMMAND))
         # The page and its figures show these rows.

@@ -1,4 +1,4 @@
-"""Random, Variance and Markers: fast baselines without parameters of their own."""
+"""Random, Variance, BetweenClass and Markers: fast baselines without own parameters."""
 
 from __future__ import annotations
 
@@ -57,6 +57,39 @@ class VarianceSelector(Baseline):
     def _scores(self, data: Training) -> Floats:
         _, variance = mean_and_variance(data.varying)
         return variance
+
+
+class BetweenClassSelector(Baseline):
+    """Rank the features by the variance of their class means, ``score_j = var_c(mean_cj)``.
+
+    Every class counts the same. The spread within the classes does not matter, unlike for
+    ANOVA F, so features with a large variance are favored. K-means on the selected features
+    favors them as well.
+
+    Attributes
+    ----------
+    scores_ : ndarray of shape (d,)
+        Variance of the class means.
+
+    Examples
+    --------
+    >>> X = [[0, 5, 1], [2, 5, 1], [9, 6, 1], [11, 6, 1]]
+    >>> BetweenClassSelector(1).fit(X, ["a", "a", "b", "b"]).order_
+    array([0, 1, 2])
+    """
+
+    _supervised = True
+    _takes_sparse = True
+    _unit_free = True
+
+    def _scores(self, data: Training) -> Floats:
+        if len(data.table) < 2:
+            raise ValueError(
+                "y has only one class, but BetweenClassSelector needs at least two."
+            )
+        X = data.varying
+        means = [mean_and_variance(X[data.codes == c])[0] for c in range(len(data.table))]
+        return np.var(means, axis=0)
 
 
 class Markers(Baseline):

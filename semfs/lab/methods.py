@@ -199,6 +199,12 @@ def _methods() -> list[Method]:
         Method("hvg", "Highly variable genes", HighlyVariableGenes),
         Method("anova", "ANOVA F", SelectKBest, attributes=False),
         Method("markers", "Markers per class", baselines.Markers, attributes=False),
+        Method(
+            "between",
+            "Between-class variance",
+            baselines.BetweenClassSelector,
+            attributes=False,
+        ),
         Method("mcfs", "MCFS", baselines.MCFS, mcfs_params, mcfs_grid),
         Method(
             "fsasl",
@@ -246,6 +252,11 @@ def _methods() -> list[Method]:
         _semfs("semfs-c", "SemFS/c", alpha=0.0, target_attributes=None),
         _semfs("semfs-labels", "SemFS (labels)", attributes=False),
         _semfs("semfs-published", "SemFS as published", **AS_PUBLISHED),
+        _semfs(
+            "semfs-eq4",
+            "SemFS as published, direct solver",
+            **{**AS_PUBLISHED, "solver": "direct"},
+        ),
         _semfs("semfs-alternating", "SemFS alternating", solver="alternating"),
     ]
 

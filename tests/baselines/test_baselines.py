@@ -12,17 +12,26 @@ from sklearn.linear_model import lars_path
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from semfs import baselines
-from semfs.baselines import FSASL, L20ALM, MCFS, LassoSelector, Markers, WkNN, mcfs
+from semfs.baselines import (
+    FSASL,
+    L20ALM,
+    MCFS,
+    BetweenClassSelector,
+    LassoSelector,
+    Markers,
+    WkNN,
+    mcfs,
+)
 from semfs.baselines.base import standardize_columns
 from semfs.baselines.fsasl import exact_code, lasso_codes, row_sparse_ridge
 from semfs.baselines.mcfs import lars_to_cardinality
 from semfs.baselines.simple import welch_statistics
 
 VARIANCE, RANDOM = baselines.VarianceSelector(3), baselines.RandomSelector(3, random_state=0)
-SPARSE = [RANDOM, VARIANCE, Markers(3)]
+SPARSE = [RANDOM, VARIANCE, Markers(3), BetweenClassSelector(3)]
 UNSUPERVISED = [*SPARSE[:2], MCFS(3), FSASL(3, n_components=2, max_iter=2)]
 BY_ATTRIBUTES = [LassoSelector(3), L20ALM(3), WkNN(3, max_iter=50)]
-ALL = [*UNSUPERVISED, Markers(3), *BY_ATTRIBUTES]
+ALL = [*UNSUPERVISED, *SPARSE[2:], *BY_ATTRIBUTES]
 IN_UNITS_OF_X = [MCFS(3), FSASL(3), *(s(3, standardize=False) for s in (LassoSelector, L20ALM))]
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -283,6 +292,21 @@ def test_features_without_variance_on_either_side_have_a_finite_statistic():
     fitted = Markers(5).fit(X, y)
     assert fitted.order_[0] == 0
     assert np.isfinite(fitted.statistics_).all()
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+def test_between_class_variance_is_that_of_the_class_means_each_class_once(kind):
+    X, y = cells()
+    means = [X[y == label].mean(axis=0) for label in "abcd"]
+    fitted = BetweenClassSelector(5).fit(kind(X), y)
+    assert_allclose(fitted.scores_[:-1], np.var(means, axis=0)[:-1], rtol=1e-12)
+    # Unlike ANOVA F, it does not divide by the spread within the classes.
+    assert_allclose(BetweenClassSelector(5).fit(2 * X, y).scores_, 4 * fitted.scores_)
+
+
+def test_between_class_variance_of_one_class_is_refused():
+    with pytest.raises(ValueError, match="only one class, but BetweenClassSelector"):
+        BetweenClassSelector(2).fit(blobs()[0], np.zeros(40))
 
 
 @pytest.mark.parametrize("selector", BY_ATTRIBUTES, ids=name_of)

@@ -61,6 +61,22 @@ def test_the_ranking_of_a_selector_is_its_order_ranking_or_scores():
     assert ranking_of(forest)[0] == forest.feature_importances_.argmax()
 
 
+def test_settings_and_solver_of_the_paper_are_varied_one_at_a_time(sample):
+    split = SplitData.of(sample)
+    fitted = {
+        name: select(METHODS[name], split, (3,), **METHODS[name].params(None))[1]
+        for name in ("semfs", "semfs-published", "semfs-eq4", "semfs-alternating")
+    }
+    published, eq4 = (fitted[name].get_params() for name in ("semfs-published", "semfs-eq4"))
+    assert {name for name in eq4 if repr(eq4[name]) != repr(published[name])} == {"solver"}
+    assert eq4["solver"] == "direct"
+    # Algorithm 1 does not use descriptions of unseen classes, whatever target_attributes is.
+    ours, alternating = (fitted[name].get_params() for name in ("semfs", "semfs-alternating"))
+    differing = {name for name in ours if repr(ours[name]) != repr(alternating[name])}
+    assert differing == {"solver", "target_attributes"}
+    assert "unseen classes" not in fitted["semfs-alternating"].knowledge_
+
+
 def test_a_selector_without_a_ranking_is_fitted_again_for_each_k():
     split = synthetic_data(60, 6, seed=0, n_classes=3)
     rfe = RFE(LogisticRegression())
