@@ -15,11 +15,10 @@ import numpy as np
 from semfs._typing import AttributesLike, PathLike
 from semfs.attributes.files import write_table
 from semfs.io.reader import NO_LABEL_TEXTS
-from semfs.io.registry import open_reader
 from semfs.io.safety import atomic_write, check_apart
-from semfs.io.write import add_columns
+from semfs.io.write import add_columns, name_of_ids
 from semfs.labels import Labels
-from semfs.rows.opening import check_units, column_labels, source_of, table_columns
+from semfs.rows.opening import check_units, column_labels, open_named, source_of, table_columns
 from semfs.select.opening import gene_names
 from semfs.selectors.annotated import annotation_columns
 from semfs.selectors.linear import LinearSelector
@@ -43,6 +42,7 @@ def predict_file(
     *,
     label: str | None = None,
     batch: str | None = None,
+    sample_id: str | None = None,
     class_table: AttributesLike | None = None,
     together: bool = False,
     unknown_rate: float | None = None,
@@ -71,6 +71,11 @@ def predict_file(
         probability.
     batch : str, optional
         Where the batches are. Offsets of batches that were part of the fit are removed.
+    sample_id : str, optional
+        Column (of ``obs`` in AnnData) or array of the file with a different name for each
+        sample. The predictions have it as their index. By default names that the file has:
+        ``obs_names``, barcodes, an index that pandas stored, or distinct text in the first
+        column of a table.
     class_table : like `attributes`, optional
         Classes to decide among. By default all classes that the selector knows.
     together : bool, default=False
@@ -104,7 +109,7 @@ def predict_file(
     check_prediction_path(data, out)
     batches = None if batch is None else column_labels(data, batch, layer)
     drop = table_columns(data, batch, layer)
-    source = _opened(data, selector, layer, label, drop, no_label, normalize)
+    source = _opened(data, selector, layer, label, drop, no_label, normalize, sample_id)
     if gene_symbols is not None:
         source.reader.feature_names = gene_names(source.reader, gene_symbols)
     only = _names_of_selected(selector)
@@ -123,7 +128,8 @@ def predict_file(
         batch=("batch", batches),
     )
     names = source.reader.row_names
-    index = None if names is None else pandas.Index(names, name="sample")
+    index_name = name_of_ids(source.reader, columns)
+    index = None if names is None else pandas.Index(names, name=index_name)
     # rows without names are counted from 0, as pandas does
     if index is None:
         index = pandas.RangeIndex(len(columns["class"]), name="sample")
@@ -158,6 +164,7 @@ def _opened(
     drop: Sequence[str],
     no_label: Sequence[str],
     normalize: str,
+    sample_id: str | None,
 ) -> BlockSource:
     """Return the samples of a file, preprocessed as those of the fit, with their labels."""
     check_option("normalize", normalize, ("auto", "log1p", "none"))
@@ -167,7 +174,9 @@ def _opened(
     # an empty tuple: labels are not wanted
     wanted = () if label is None else label
     columns = None if preprocessing.active else only
-    reader, labels = open_reader(data, wanted, layer, drop, no_label, columns)
+    reader, labels = open_named(
+        data, sample_id, y=wanted, key=layer, drop=drop, no_label=no_label, only=columns
+    )
     return source_of(reader, None if label is None else labels, preprocessing=preprocessing)
 
 

@@ -205,7 +205,9 @@ def annotate(
         Fitted, with gene names.
     table : DataFrame, mapping or path, optional
         Descriptions of the possible types. By default these are all types that the selector
-        knows: the seen types and the unseen types with descriptions.
+        knows: the seen types and the unseen types with descriptions. If the cells are from
+        another laboratory than those of the fit, a few types can get too many of them. Then
+        give the possible types only.
     together : bool, default=False
         Whether the cells are named together (see `semfs.SemFS.predict_together`). True suits
         the cells of one new sample with many cells of each type that come from where those of

@@ -24,6 +24,7 @@ OTHER_NAMES = {
     "missing_values": "--impute",
     "unknown_rate": "--unknown",
     "class_table": "--table",
+    "sample_id": "--id",
 }
 #: Parameters whose options have their names, with hyphens.
 SAME_NAMES = (

@@ -53,6 +53,12 @@ FIGURES = (
     "--latex to a folder 'figures' beside the page."
 )
 
+IDS = (
+    "Column with the id of each sample, such as its name or barcode (of obs in H5AD and Zarr; "
+    "or an array of the file). It is not a feature, and is written to the output. Two samples "
+    "must not have the same id."
+)
+
 JOBS = "Number of worker processes. Default: one per core."
 SEED = "Seed of class splits, random draws and K-means starts."
 

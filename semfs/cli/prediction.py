@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from semfs.cli.console import show, show_written
-from semfs.cli.options import DATA, NO_LABEL, Layer, Names, existing, given, words
+from semfs.cli.options import DATA, IDS, NO_LABEL, Layer, Names, existing, given, words
 from semfs.io.safety import check_apart
 
 SELECTOR = "A selector that `semfs select --save` or semfs.save wrote."
@@ -27,6 +27,10 @@ EXISTING_LABELS = (
     "Predict only samples without a label; the others keep theirs. The "
     "labels are in a column (of obs in H5AD and Zarr), an array of the "
     "file, or a label file."
+)
+FOUND_IDS = (
+    "Default: the names of samples that the file has, such as obs_names, the index of a frame "
+    "or text in the first column."
 )
 BATCH_TO_REMOVE = (
     "Column with the batch of each sample, such as its donor. The "
@@ -62,6 +66,12 @@ PREDICTED = (
     "annotations (.h5ad)."
 )
 
+#: Printed if samples were named among all classes of the fit.
+SHIFTED = (
+    "If the samples are from another laboratory than those of the fit, a few classes can get "
+    "too many of them: restrict the classes to the possible ones with --table."
+)
+
 GeneSymbols = Annotated[str | None, Option(help=GENE_SYMBOLS)]
 
 
@@ -75,6 +85,7 @@ class Prediction:
     label: Annotated[str | None, Option("--label", "-l", help=EXISTING_LABELS)] = None
     unlabeled_names: Annotated[Names, Option(help=NO_LABEL)] = None
     batch: Annotated[str | None, Option(help=BATCH_TO_REMOVE)] = None
+    sample_id: Annotated[str | None, Option("--id", help=f"{IDS} {FOUND_IDS}")] = None
     together: Annotated[bool, Option("--together", help=TOGETHER)] = False
     unknown: Annotated[float | None, Option(help=UNKNOWN)] = None
     missing_features: Annotated[Literal["error", "ignore"], Option(help=MISSING)] = "error"
@@ -119,7 +130,7 @@ def predict(options: Prediction) -> None:
         options.out,
         class_table=table,
         no_label=names or NO_LABEL_TEXTS,
-        **given(options, "label", "batch"),
+        **given(options, "label", "batch", "sample_id"),
         together=options.together,
         unknown_rate=options.unknown,
         missing_features=options.missing_features,
@@ -134,6 +145,8 @@ def predict(options: Prediction) -> None:
     shown = ", ".join(f"{name} {count}" for name, count in counts.head(5).items())
     show(f"Possible classes: {_kinds_of_classes(len(classes.seen), len(classes.unseen))}.")
     show(f"Assigned {counts.sum()} samples to {len(counts)} classes. Most frequent: {shown}")
+    if classes.seen and table is None:
+        show(SHIFTED)
     if classes.seen and classes.unseen:
         n_unseen = counts[counts.index.isin(classes.unseen)].sum()
         show(f"{n_unseen} of them were assigned to classes that are only described.")
@@ -160,6 +173,7 @@ def transform(
     label: Annotated[str | None, Option("--label", "-l", help=KEPT_LABEL)] = None,
     layer: Layer = None,
     gene_symbols: GeneSymbols = None,
+    sample_id: Annotated[str | None, Option("--id", help=IDS)] = None,
     out: Annotated[Path, Option("--out", "-o", help=TRANSFORMED)] = Path("reduced.csv"),
 ) -> None:
     """Apply a saved selector to another data file, and write the selected features.
@@ -180,7 +194,13 @@ def transform(
 
     fitted = semfs.load(selector)
     n_samples, n_features = transform_file(
-        fitted, data, out, label=label, layer=layer, gene_symbols=gene_symbols
+        fitted,
+        data,
+        out,
+        label=label,
+        layer=layer,
+        gene_symbols=gene_symbols,
+        sample_id=sample_id,
     )
     show(f"Kept {n_features} of {fitted.n_features_in_} features of {n_samples} samples.")
     show_written([out], replaced)

@@ -30,6 +30,7 @@ from semfs.cli.feature_options import (
 from semfs.cli.options import (
     ATTRIBUTES,
     DATA,
+    IDS,
     NO_LABEL,
     UNSEEN,
     AsJson,
@@ -117,6 +118,7 @@ class Selection:
     ] = None
     n_features_to_select: Annotated[float | None, Option("-k", help=SIZE)] = None
     out: Annotated[Path, Option("--out", "-o", help=OUT)] = Path("selected")
+    sample_id: Annotated[str | None, sample_option("--id", help=IDS)] = None
     unseen: Annotated[Names, sample_option(help=HIDDEN)] = None
     drop: Drop = None
     include: Include = None
@@ -279,6 +281,7 @@ def _number_of_features(options: Selection, n_features: int) -> float | None:
 #: Options that say how the data were read, and which features and samples were used.
 KEPT_OPTIONS = (
     "label",
+    "sample_id",
     "layer",
     "gene_symbols",
     "normalize",

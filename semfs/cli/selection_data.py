@@ -40,7 +40,7 @@ def open_source(options: Selection) -> BlockSource:
     check_descriptions(options.attributes, options.data, options.layer)
     drop = expand_columns(options.data, options.label, options.layer, options.drop)
     drop += level_columns(options.attributes, options.data, options.layer)
-    reading = given(options, "normalize", "batch")
+    reading = given(options, "normalize", "batch", "sample_id")
     if options.impute is not None:
         reading["missing_values"] = "keep"
     if options.unlabeled_names is not None:

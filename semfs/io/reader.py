@@ -16,7 +16,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -95,7 +95,8 @@ class Reader:
     row_bytes: int  # bytes of a row in memory
     block_bytes: int | None = None  # bytes of a block; None: BLOCK_BYTES
     feature_names: list[str] | None = None
-    read_row_names: Callable[[], list[str]] | None = None  # for `row_names`
+    read_row_names: Callable[[], list[str] | None] | None = None  # for `row_names`
+    id_column: str | None = None  # where the names of the samples are, if the user says so
     label: str | None = None  # name of the label column
     read_labels: Labels | None = None  # as the file has them, before any is left out
     left_out: Sequence[str] = ()  # columns that are no features
@@ -118,6 +119,13 @@ class Reader:
         if self.read_row_names is None:
             return None
         return self.read_row_names()
+
+    def name_rows(self, names: list[str], column: str) -> None:
+        """Set the names of the samples, which are in this column or array of the data."""
+        self.id_column = column
+        self.read_row_names = partial(list, names)
+        # names that were read before
+        self.__dict__.pop("row_names", None)
 
     def blocks(self, start: int, stop: int | None, step: int) -> Blocks:
         """Yield (first row, X, labels or None). X is valid until the next block is requested.

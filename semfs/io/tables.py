@@ -73,7 +73,8 @@ _BINARY_KINDS = {
 PARQUET = (".parquet", ".pq")
 FEATHER = ".feather"
 #: Names under which pandas stores a frame's index, which is neither a feature nor a label.
-_INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
+NAMELESS_INDEX = "__index_level_0__"
+INDEX_NAMES = ("", "Unnamed: 0", NAMELESS_INDEX)
 #: Rows of a text column that are looked at for broken numbers.
 INSPECTED_ROWS = 200
 #: Column names that a message lists at most.
@@ -142,6 +143,8 @@ class TableReader(Reader):
     ``data`` is a path, or a pandas or polars frame. Parquet files and folders are read by row
     groups. Text and Feather files are read from the first row on, and Excel files are loaded.
     """
+
+    index_column: str | None = None  # that pandas stored
 
     def __init__(
         self,
@@ -218,7 +221,7 @@ class TableReader(Reader):
     def _choose_columns(self, schema: pa.Schema, drop: Sequence[str]) -> None:
         """Separate features from other columns, which are text and the index of a frame."""
         types = import_optional("pyarrow").types
-        index_names = set(_INDEX_NAMES)
+        index_names = set(INDEX_NAMES)
         for name in (schema.pandas_metadata or {}).get("index_columns", []):
             if isinstance(name, str):  # a RangeIndex is a description, not a column
                 index_names.add(name)
@@ -236,10 +239,14 @@ class TableReader(Reader):
         is_number = {column.name for column in numbers}
         self.left_out = [c.name for c in others if c.name not in is_number]
         self.texts = [name for name in self.left_out if name not in index_names]
-        # frames with names of samples have them in the first column
+        # an index that pandas stored, or else text in the first column
+        indices = [name for name in self.left_out if name in index_names]
         first = schema.field(0)
-        if first.name in self.left_out and types.is_string(first.type):
-            self.read_row_names = partial(_column_texts, self, first.name)
+        if len(indices) == 1:
+            self.index_column = indices[0]
+            self.read_row_names = partial(_distinct_texts, self, indices[0])
+        elif first.name in self.left_out and types.is_string(first.type):
+            self.read_row_names = partial(_distinct_texts, self, first.name)
 
     def _may_need(self, name: str) -> bool:
         """Return whether a column is a feature, provided that it is numeric."""
@@ -473,9 +480,14 @@ def _is_numeric(column_type: pa.DataType) -> bool:
     )
 
 
-def _column_texts(reader: TableReader, name: str) -> list[str]:
-    """Return a column as text, which holds the names of the samples."""
-    return [str(cell) for batch in reader.scan([name]) for cell in batch.column(0).to_pylist()]
+def _distinct_texts(reader: TableReader, name: str) -> list[str] | None:
+    """Return a column as text, which holds the names of the samples.
+
+    None if cells are equal: these are not names of samples.
+    """
+    cells = [cell for batch in reader.scan([name]) for cell in batch.column(0).to_pylist()]
+    texts = [str(cell) for cell in cells]
+    return texts if len(set(texts)) == len(texts) else None
 
 
 def read_columns(path: Path) -> dict[str, list[object]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from semfs.io.anndata import GeneMatrix
 from semfs.io.delimited import is_text_table
 from semfs.io.npz import names_in_npz, read_npz
 from semfs.io.reader import Reader
-from semfs.io.tables import TableReader
+from semfs.io.tables import INDEX_NAMES, NAMELESS_INDEX, TableReader
 from semfs.labels import Labels
 from semfs.system import import_optional
 
@@ -99,6 +100,20 @@ def _write_npy(path: Path, source: SourceToWrite, columns: Indices) -> None:
         first += len(block)
 
 
+def name_of_ids(reader: Reader, others: Iterable[str]) -> str:
+    """Return the name of the column for the names of samples, distinct from ``others``."""
+    if reader.id_column is not None:
+        return reader.id_column
+    index = reader.index_column if isinstance(reader, TableReader) else None
+    if index is not None and index not in INDEX_NAMES:
+        return index
+    name = "sample"
+    taken = set(others)
+    while name in taken:
+        name += "_name"
+    return name
+
+
 def _write_npz(path: Path, source: SourceToWrite, columns: Indices) -> None:
     """Write new X and feature_names, and copy all other arrays of an NPZ source."""
     arrays: dict[str, npt.NDArray[Any]] = {}
@@ -112,6 +127,9 @@ def _write_npz(path: Path, source: SourceToWrite, columns: Indices) -> None:
         # "" for samples without a label, at index -1
         texts = np.array([*(str(label) for label in labels.classes), ""])
         arrays["y"] = texts[np.maximum(labels.codes, -1)]
+    ids = source.reader.row_names
+    if ids is not None:
+        arrays.setdefault(source.reader.id_column or "sample_names", np.array(ids))
     arrays["X"] = np.concatenate(list(_column_blocks(source, columns)))
     arrays["feature_names"] = feature_names(source)[columns].astype(str)
     np.savez_compressed(path, allow_pickle=False, **arrays)
@@ -123,7 +141,7 @@ def _write_table(path: Path, source: SourceToWrite, columns: Indices) -> None:
     found = _table_batches(source, columns)
     # only Parquet writes columns of categories batch by batch
     if path.suffix.lower() != ".parquet":
-        found = map(_without_dictionaries, found)
+        found = map(_plain, found)
     # the schema of the first batch is that of the file
     first = next(found)
     with _table_writer(path, first.schema) as writer:
@@ -153,19 +171,24 @@ def _table_batches(source: SourceToWrite, columns: Indices) -> Iterator[pa.Recor
         # copied from the table: text, dates and labels stay what they are
         names = _order_of_columns(reader, selected.tolist())
         for batch in reader.scan(names):
-            # pandas' metadata would name columns that are gone
-            yield batch.replace_schema_metadata(None)
+            yield _with_index(batch, reader)
         return
-    labels = source.labels
     names = list(map(str, selected))
+    # a label column that is the column of ids is written once
+    labels = None if reader.id_column == (reader.label or "label") else source.labels
     if labels is not None:
         names.insert(0, reader.label or "label")
+    ids = reader.row_names
+    if ids is not None:
+        names.insert(0, name_of_ids(reader, names))
     first = 0
     for block in _column_blocks(source, columns):
         arrays = [pa.array(column) for column in block.T.copy()]
+        rows = slice(first, first + len(block))
         if labels is not None:
-            part = labels[slice(first, first + len(block))]
-            arrays.insert(0, pa.array(part.array().tolist(), from_pandas=True))
+            arrays.insert(0, pa.array(labels[rows].array().tolist(), from_pandas=True))
+        if ids is not None:
+            arrays.insert(0, pa.array(ids[rows]))
         yield pa.RecordBatch.from_arrays(arrays, names=names)
         first += len(block)
 
@@ -175,11 +198,15 @@ def _order_of_columns(reader: TableReader, selected: list[str]) -> list[str]:
 
     Features are in the order of ``selected``, which may be that of another table.
     """
-    others = {reader.label, *reader.left_out}
+    others = {reader.label, reader.id_column, *reader.left_out}
     features = set(selected)
     in_order = iter(selected)
-    names = []
+    # pandas stores an index last, but shows it first
+    index = reader.index_column
+    names = [] if index is None else [index]
     for name in reader.order:
+        if name == index:
+            continue
         if name in features:
             names.append(next(in_order))
         elif name in others:
@@ -187,13 +214,35 @@ def _order_of_columns(reader: TableReader, selected: list[str]) -> list[str]:
     return names
 
 
-def _without_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with plain columns, as dictionaries may differ between batches."""
+def _with_index(batch: pa.RecordBatch, reader: TableReader) -> pa.RecordBatch:
+    """Return the batch with a note for pandas which column is the index, if there is one."""
+    stored = batch.schema.pandas_metadata
+    if reader.index_column is None or not stored:
+        return batch.replace_schema_metadata(None)
+    # the metadata of the whole table name columns that are gone
+    note = {
+        "index_columns": [reader.index_column],
+        "columns": [
+            column
+            for column in stored["columns"]
+            if column.get("field_name", column["name"]) in batch.schema.names
+        ],
+        "column_indexes": [],
+    }
+    return batch.replace_schema_metadata({"pandas": json.dumps(note)})
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch with plain columns, as dictionaries may differ between batches.
+
+    An index without a name gets one: only pandas and Parquet know such an index.
+    """
     columns = []
     for column in batch.columns:
         columns.append(column.dictionary_decode() if hasattr(column, "dictionary") else column)
+    names = ["sample" if name == NAMELESS_INDEX else name for name in batch.schema.names]
     pa = import_optional("pyarrow")
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    return pa.RecordBatch.from_arrays(columns, names=names)
 
 
 def write_h5ad(

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,9 +26,11 @@ from semfs.rows.preprocess import Preprocessing
 from semfs.rows.streamed import StreamedRows
 from semfs.system import parse_size
 from semfs.validation import (
+    ParameterError,
     check_integer,
     check_option,
     check_weights,
+    counted,
     listed,
 )
 
@@ -48,6 +50,7 @@ def open_blocks(
     *,
     sample_weight: ArrayLike | None = None,
     batch: LabelsLike | Labels | str | None = None,
+    sample_id: str | None = None,
     key: str | None = None,
     drop: Iterable[str] = (),
     memory: int | str | None = None,
@@ -81,6 +84,9 @@ def open_blocks(
     batch : array-like of shape (n,) or str, optional
         Batches (donors, plates, sites), whose offsets `SemFS.fit` removes. As for `y`, this may
         also be the name of a column or array of the data, or a file.
+    sample_id : str, optional
+        Column (of a table, or of AnnData's ``obs``) or array of the data with a different name
+        for each sample. It is not a feature, and files that are written have it.
     key : str, optional
         Name of the matrix in an HDF5, Zarr or NPZ file; by default "X", or the only matrix. For
         AnnData, a layer or "raw".
@@ -135,7 +141,7 @@ def open_blocks(
     elif batch is not None:
         batches = Labels.of(batch)
     # opening reads the head of the data, and labels that are in files
-    reader, labels = open_reader(data, y, key, drop, no_label)
+    reader, labels = open_named(data, sample_id, y=y, key=key, drop=drop, no_label=no_label)
     # raw counts of cells are warned of before anything is fitted to them
     if reader.of_cells:
         check_counts(reader, steps.normalize is not None)
@@ -170,6 +176,53 @@ def column_labels(data: DataLike, name: str, key: str | None = None) -> Labels:
         _, labels = open_reader(data, name, key, no_label=("",))
     assert labels is not None
     return labels
+
+
+def open_named(
+    data: DataLike,
+    sample_id: str | None,
+    *,
+    key: str | None = None,
+    drop: Iterable[str] = (),
+    **request: Any,
+) -> tuple[Reader, Labels | None]:
+    """Return the reader of data, whose samples have the names in a column, and the labels.
+
+    ``request`` are further arguments of `open_reader`. Without ``sample_id``, samples have the
+    names of the file, if any.
+    """
+    if sample_id is None:
+        return open_reader(data, key=key, drop=drop, **request)
+    ids = sample_ids(data, sample_id, key)
+    drop = [*drop, *table_columns(data, sample_id, key)]
+    reader, labels = open_reader(data, key=key, drop=drop, **request)
+    reader.name_rows(ids, sample_id)
+    return reader, labels
+
+
+def sample_ids(data: DataLike, name: str, key: str | None = None) -> list[str]:
+    """Return the ids (n,) of the samples, from a column or array of data.
+
+    Raise if a sample has none, or if two samples have the same.
+    """
+    ids = column_labels(data, name, key)
+    missing = np.flatnonzero(ids.codes < 0)
+    if len(missing):
+        message = (
+            f": {name!r} has no id for {len(missing)} of {len(ids)} samples, the first in row "
+            f"{missing[0] + 1}. Fill these cells, or give another column."
+        )
+        raise ParameterError("sample_id", message)
+    counts = np.bincount(ids.codes, minlength=len(ids.classes))
+    repeated = [str(ids.classes[code]) for code in np.flatnonzero(counts > 1)]
+    if repeated:
+        message = (
+            f": {name!r} has {counted(len(ids.classes), 'different id')} for {len(ids)} "
+            f"samples; repeated: {listed(repeated)}. Give a column with a different id for "
+            "each sample."
+        )
+        raise ParameterError("sample_id", message)
+    return [str(value) for value in ids.array().tolist()]
 
 
 def table_columns(data: DataLike, name: object, key: str | None = None) -> list[str]:

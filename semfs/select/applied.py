@@ -10,11 +10,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from semfs._typing import Indices, PathLike
 from semfs.io.anndata import has_layers
-from semfs.io.registry import open_reader
 from semfs.io.safety import FileError, atomic_write, check_apart
 from semfs.io.write import of_genes
 from semfs.rows import BlockSource
-from semfs.rows.opening import source_of
+from semfs.rows.opening import open_named, source_of
 from semfs.scverse import result_columns, result_summary
 from semfs.select.opening import gene_names
 from semfs.select.outputs import check_file_ending, check_format
@@ -32,6 +31,7 @@ def transform_file(
     label: str | None = None,
     layer: str | None = None,
     gene_symbols: str | None = None,
+    sample_id: str | None = None,
 ) -> tuple[int, int]:
     """Write the selected features of all samples of a file.
 
@@ -54,6 +54,9 @@ def transform_file(
         Layer of the data, or "raw". By default the layer of the fit.
     gene_symbols : str, optional
         Column of ``var`` of AnnData files with the names that features had in the fit.
+    sample_id : str, optional
+        Column (of ``obs`` in AnnData) or array of the file with a different name for each
+        sample, which is written as well.
 
     Returns
     -------
@@ -70,7 +73,8 @@ def transform_file(
     names = getattr(selector, "feature_names_in_", None)
     only = names_of_selected(selector.get_support(), names)
     # an empty tuple: labels are not wanted
-    reader, labels = open_reader(data, () if label is None else label, layer, only=only)
+    wanted = () if label is None else label
+    reader, labels = open_named(data, sample_id, y=wanted, key=layer, only=only)
     if gene_symbols is not None:
         reader.feature_names = gene_names(reader, gene_symbols)
     reader.keeps_missing = True

@@ -63,6 +63,11 @@ def check_file_ending(out: Path) -> None:
 
 def check_format(source: BlockSource, target: Path) -> None:
     """Raise if the format cannot hold these data."""
+    if target.suffix.lower() == ".npy" and source.reader.id_column is not None:
+        message = (
+            f": {target} holds the matrix alone, without ids. Choose .npz, .csv or .parquet."
+        )
+        raise ParameterError("sample_id", message)
     if target.suffix.lower() == ".h5ad":
         _check_can_be_h5ad(source.reader, target)
     if target.suffix.lower() == ".xlsx" and (source.n_rows or 0) >= EXCEL_ROWS:

@@ -129,7 +129,8 @@ def _warn_of_uncertain_names(
     if probability < LOW_PROBABILITY:
         message = (
             f": the mean probability of the names is {probability:.2f}, "
-            f"so that many are uncertain. {remedy} "
+            "so that many are uncertain. If the samples are not like those of the fit "
+            f"(another laboratory), a few classes can get too many. {remedy} "
             "Or look at the second most likely class, too."
         )
         warn_user(ParameterWarning(parameter, message))

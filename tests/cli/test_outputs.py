@@ -87,3 +87,141 @@ def test_a_misspelt_method_is_noticed_before_the_data_are_read(tmp_path):
     assert "no method 'varianse'; did you mean 'variance'?" in " ".join(done.output.split())
     done = run("evaluate", tmp_path / "none.csv", "--label", "kind", "--metric", "none:at_all")
     assert "The metric 'none:at_all' could not be loaded" in " ".join(done.output.split())
+
+
+# ---- names of samples ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def named(lab):
+    """The folder with further files whose samples have ids; the ids."""
+    folder, new = lab
+    ids = [f"{n:03d}" for n in range(7, 7 + len(new))]
+    with_ids = new.assign(patient=ids, site="north", box=np.arange(len(new)) // 2)
+    with_ids.to_csv(folder / "ids.csv", index=False)
+    new.set_axis(ids).to_parquet(folder / "index.parquet")
+    new.set_axis(ids).rename_axis("patient").to_parquet(folder / "named.parquet")
+    return folder, ids
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet", ".xlsx", ".npz"])
+def test_transform_writes_the_column_of_ids_as_it_is(named, tmp_path, ending):
+    folder, ids = named
+    out = tmp_path / f"cut{ending}"
+    done = run(
+        "transform", folder / "cut.npz", folder / "ids.csv", "--id", "patient", "-o", out
+    )
+    assert done.exit_code == 0, done.output
+    if ending == ".npz":
+        with np.load(out) as arrays:
+            found = arrays["patient"].tolist()
+    else:
+        read = {".csv": pd.read_csv, ".xlsx": pd.read_excel, ".parquet": pd.read_parquet}
+        options = {} if ending == ".parquet" else {"dtype": str}
+        found = read[ending](out, **options)["patient"].tolist()
+    assert found == ids
+
+
+def test_predictions_have_the_ids_as_their_first_column(named, tmp_path):
+    folder, ids = named
+    out = tmp_path / "named.csv"
+    done = run("predict", folder / "cut.npz", folder / "ids.csv", "--id", "patient", "-o", out)
+    assert done.exit_code == 0, done.output
+    found = pd.read_csv(out, dtype={"patient": str})
+    assert found.columns[0] == "patient"
+    assert found["patient"].tolist() == ids
+
+
+def test_ids_that_are_numbers_are_no_feature_of_select(lab, tmp_path):
+    folder, _ = lab
+    seen = pd.read_csv(folder / "seen.csv")
+    seen.insert(0, "chip", 1000 + 7 * np.arange(len(seen)))
+    seen.to_csv(tmp_path / "chips.csv", index=False)
+    out = tmp_path / "cut.csv"
+    options = ["--label", "kind", "-k", 3, "--id", "chip", "-o", out]
+    done = run("select", tmp_path / "chips.csv", *options)
+    assert done.exit_code == 0, done.output
+    assert "Selected 3 of 8 features" in done.output
+    found = pd.read_csv(out)
+    assert found["chip"].tolist() == seen["chip"].tolist()
+    assert found.shape[1] == 5
+
+
+def test_an_index_of_pandas_stays_with_its_rows(named, tmp_path):
+    folder, ids = named
+    for name, column in (("index", "sample"), ("named", "patient")):
+        table = tmp_path / "cut.csv"
+        run("transform", folder / "cut.npz", folder / f"{name}.parquet", "-o", table)
+        found = pd.read_csv(table, dtype={column: str})
+        assert found.columns[0] == column
+        assert found[column].tolist() == ids
+        frame = tmp_path / "cut.parquet"
+        run("transform", folder / "cut.npz", folder / f"{name}.parquet", "-o", frame)
+        assert pd.read_parquet(frame).index.tolist() == ids
+        run("predict", folder / "cut.npz", folder / f"{name}.parquet", "-o", table)
+        found = pd.read_csv(table, dtype={column: str})
+        assert found[column].tolist() == ids
+
+
+def test_obs_names_or_a_column_of_obs_are_in_tables(named, tmp_path):
+    anndata = pytest.importorskip("anndata")
+    folder, ids = named
+    new = pd.read_csv(folder / "new.csv").set_axis([f"cell{name}" for name in ids])
+    cells = anndata.AnnData(new, obs=pd.DataFrame({"barcode": ids}, index=new.index))
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    out = tmp_path / "cut.csv"
+    arguments = ["transform", folder / "cut.npz", tmp_path / "cells.h5ad", "-o", out]
+    assert run(*arguments).exit_code == 0
+    found = pd.read_csv(out)
+    assert found["sample"].tolist() == new.index.tolist()
+    assert run(*arguments, "--id", "barcode").exit_code == 0
+    found = pd.read_csv(out, dtype={"barcode": str})
+    assert found.columns[0] == "barcode"
+    assert found["barcode"].tolist() == ids
+    # the reduced table is read again, with the names in the first column
+    cut = pd.DataFrame({"s0": [1.0, 2.0]}, index=["a", "b"])
+    cut.to_csv(tmp_path / "two.csv", index_label="sample")
+    from semfs.io.registry import open_reader
+
+    assert open_reader(tmp_path / "two.csv", ())[0].row_names == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("column", "out", "message"),
+    [
+        ("site", "a.csv", "'site' has 1 different id for 12 samples; repeated: north."),
+        ("box", "a.csv", "'box' has 6 different ids for 12 samples; repeated: 0, 1,"),
+        ("patiend", "a.csv", "no column 'patiend'; did you mean 'patient'?"),
+        ("patient", "a.npy", "--id: "),
+    ],
+)
+@pytest.mark.parametrize("command", ["transform", "predict"])
+def test_ids_that_name_no_sample_are_refused(named, tmp_path, command, column, out, message):
+    folder, _ = named
+    arguments = [command, folder / "cut.npz", folder / "ids.csv", "--id", column]
+    done = run(*arguments, "-o", tmp_path / out)
+    assert done.exit_code == 2
+    shown = " ".join(done.output.split())
+    if command == "predict" and out.endswith(".npy"):
+        message = "must end in .csv"
+    assert message in shown
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_sample_without_an_id_is_named_by_its_row(named, tmp_path):
+    folder, _ = named
+    table = pd.read_csv(folder / "ids.csv", dtype={"patient": str})
+    table.loc[4, "patient"] = None
+    table.to_csv(tmp_path / "gap.csv", index=False)
+    done = run("predict", folder / "cut.npz", tmp_path / "gap.csv", "--id", "patient")
+    assert "'patient' has no id for 1 of 12 samples, the first in row 5" in " ".join(
+        done.output.split()
+    )
+
+
+def test_equal_text_in_the_first_column_names_no_samples(lab, tmp_path):
+    folder, new = lab
+    new.assign(place="north")[["place", *new.columns]].to_csv(tmp_path / "p.csv", index=False)
+    out = tmp_path / "named.csv"
+    assert run("predict", folder / "cut.npz", tmp_path / "p.csv", "-o", out).exit_code == 0
+    assert pd.read_csv(out)["sample"].tolist() == list(range(len(new)))

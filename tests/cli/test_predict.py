@@ -46,6 +46,7 @@ def test_two_commands_name_the_samples_of_a_file(files, tmp_path):
     assert f"Assigned {len(yu)} samples" in done.output
     message = " ".join(done.output.split())
     assert "12 with samples in the fit and 7 that are only described (--table" in message
+    assert "another laboratory than those of the fit, a few classes can get too many" in message
     table = pd.read_csv(out)
     selector = load(folder / "panel.npz")
     labels, shares = selector.predict_top(folder / "new.parquet")
@@ -62,6 +63,7 @@ def test_options_choose_classes_samples_together_and_refusals(files, tmp_path):
     options = ["--table", folder / "unseen.csv", "--together", "-o", out]
     done = run("predict", folder / "panel.npz", folder / "new.parquet", *options)
     assert done.exit_code == 0, done.output
+    assert "another laboratory" not in done.output
     found = pd.read_parquet(out)["class"]
     unseen = pd.read_csv(folder / "unseen.csv", index_col=0)
     assert set(found) <= set(unseen.index)

@@ -439,7 +439,8 @@ def test_excel_files_are_written(cells, select, tmp_path):
     done = select(cells, out="out.xlsx")
     reduced = pd.read_excel(tmp_path / "out.xlsx")
     assert_array_equal(reduced["type"], cells.obs["type"])
-    names = [name for name in reduced.columns if name != "type"]
+    assert reduced["sample"].tolist() == cells.obs_names.tolist()
+    names = [name for name in reduced.columns if name not in ("type", "sample")]
     assert set(names) == chosen(done)
     assert_allclose(reduced[names], cells[:, names].X, rtol=1e-6)
 

@@ -102,7 +102,7 @@ def test_an_h5ad_file_keeps_its_annotations_and_the_selected_genes(fitted, tmp_p
     assert_array_equal(found.var["semfs_rank"], selector.ranking_[selector.get_support()])
     done = run("transform", path, tmp_path / "new.h5ad", "-o", tmp_path / "cut.csv")
     assert done.exit_code == 0, done.output
-    assert pd.read_csv(tmp_path / "cut.csv").columns.tolist() == list(names)
+    assert pd.read_csv(tmp_path / "cut.csv").columns.tolist() == ["sample", *names]
 
 
 def test_gaps_in_selected_features_stay_gaps(fitted, tmp_path):
