@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from semfs.cli.console import complain
 from semfs.cli.options import Names, feature_option, rule_option, sample_option
 
 if TYPE_CHECKING:
@@ -121,18 +122,10 @@ def feature_values(
         return None
     if is_file(text):
         known = set(source.feature_names or ())
-        if groups is not None:
+        if groups is not None and parameter == "costs":
             labels = groups.values() if isinstance(groups, dict) else groups
             known |= {str(label) for label in labels}
-        table = _two_columns(parameter, Path(text), known)
-        if parameter == "costs":
-            # A feature with an empty cell has no price.
-            return {
-                name: _as_number(parameter, name, value)
-                for name, value in table.items()
-                if value
-            }
-        return dict(table)
+        return _listed_values(parameter, Path(text), known)
     reader = source.reader
     if reader.path is None or not reader.of_cells:
         message = (
@@ -144,8 +137,7 @@ def feature_values(
 
 def group_table(path: Path, names: Sequence[str]) -> dict[str, str]:
     """Return the group of each feature, from a table of features and groups."""
-    found = _two_columns("groups", path, {str(name) for name in names})
-    return {name: label for name, label in found.items() if label}
+    return _listed_values("groups", path, {str(name) for name in names})
 
 
 def capacity_values(
@@ -162,45 +154,17 @@ def capacity_values(
     assert source.labels is not None
     # the table has text, while labels of the data may be numbers
     label_of = {str(label): label for label in source.labels.classes}
-    table = _two_columns("capacity", Path(text), set(label_of))
-    return {
-        label_of.get(name, name): _as_number("capacity", name, value)
-        for name, value in table.items()
-    }
+    table = _listed_values("capacity", Path(text), set(label_of))
+    return {label_of.get(name, name): value for name, value in table.items()}
 
 
-def _two_columns(parameter: str, path: Path, known: set[str]) -> dict[str, str]:
-    """Return a table of names and values. A first line without a known name is a header."""
-    import csv
+def _listed_values(parameter: str, path: Path, known: set[str]) -> dict[str, Any]:
+    """Return the values of names in a file, and print which column they are from."""
+    from semfs.io.value_lists import read_value_list
 
-    from semfs.validation import ParameterError
-
-    # utf-8-sig, because Excel begins CSV files with a byte order mark
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        text = file.read()
-    # comma last: names and decimal numbers may contain one
-    delimiter = next((mark for mark in "\t;," if mark in text), ",")
-    lines = csv.reader(text.splitlines(), delimiter=delimiter)
-    rows = [row for row in lines if any(row)]
-    if rows and rows[0][0].strip() not in known:
-        rows = rows[1:]
-    _check_some_known(parameter, path, [row[0].strip() for row in rows], known)
-    if not rows or min(len(row) for row in rows) < 2:
-        message = f": {path} needs two columns, names and values."
-        raise ParameterError(parameter, message)
-    return {row[0].strip(): row[1].strip() for row in rows}
-
-
-def _check_some_known(parameter: str, path: Path, names: list[str], known: set[str]) -> None:
-    """Raise if no name of a table is known. Costs may name groups instead of features."""
-    from semfs.validation import ParameterError, listed
-
-    if not names or not known or not known.isdisjoint(names):
-        return
-    found = f": none of the {len(names)} names in {path} is known: {listed(names, 3)}."
-    if parameter == "costs":
-        found += " Names of features are expected, or those of --groups."
-    raise ParameterError(parameter, f"{found} The first column must hold them.")
+    found = read_value_list(parameter, path, known)
+    complain(f"--{parameter}: {found.summary(path)}")
+    return dict(found.values)
 
 
 def _as_number(parameter: str, name: str, text: str) -> float:

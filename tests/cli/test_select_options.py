@@ -692,6 +692,28 @@ def test_prices_of_groups_with_and_without_header(tmp_path, invoke, monkeypatch)
     assert "or those of --groups" in refused
 
 
+def test_the_column_of_prices_and_of_groups_is_named(tmp_path, invoke, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 4)), columns=list("abcd"))
+    frame["kind"] = ["on", "off", "idle"] * 20
+    frame.to_csv("machine.csv", index=False)
+    rows = [
+        "feature;place;device",
+        "a;hall;left",
+        "b;hall;left",
+        "c;hall;right",
+        "d;hall;right",
+    ]
+    (tmp_path / "groups.csv").write_text("\n".join(rows))
+    (tmp_path / "costs.csv").write_text("device;qty;Preis\nleft;9;1022,91\nright;1;2000\n")
+    arguments = ("select", "machine.csv", "-l", "kind", "--groups", "groups.csv")
+    done = invoke(*arguments, "--costs", "costs.csv", "--budget", 1500, "-o", "small.csv")
+    assert "--groups: column 'device' of groups.csv is used: 4 rows, 2 groups." in done.stderr
+    used = "--costs: column 'Preis' of costs.csv is used: 2 rows, 1022.91 to 2000."
+    assert used in done.stderr
+    assert "1022.91 of 1500 spent on 1 group;" in done.stdout
+
+
 def test_a_class_table_is_no_column_of_the_data(tmp_path, invoke, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)

@@ -79,13 +79,28 @@ def feature_costs(
     try:
         found = np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ParameterTypeError("costs", "must be numbers.") from error
+        first = next(j for j, value in enumerate(values) if not _is_number(value))
+        name = feature_name(first, names)
+        message = (
+            f"must be numbers, got {values[first]!r} for {name!r}. If they are from a file "
+            'with decimal commas, read it with decimal=",".'
+        )
+        raise ParameterTypeError("costs", message) from error
     wrong = np.flatnonzero(np.isinf(found) | (found < 0.0))
     if wrong.size:
         first = int(wrong[0])
         message = f"must be 0 or more, got {found[first]:g} for {feature_name(first, names)!r}."
         raise ParameterError("costs", message)
     return found
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value is a number, or text that is one."""
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def group_costs(costs: Any, labels: Sequence[Any], d: int) -> Float64 | None:
