@@ -314,14 +314,14 @@ def defaults_data(found: Found) -> str:
 
 def defaults_losses(found: Found) -> str:
     """Where the new defaults lose by more than the interval of the paired difference."""
-    lines = []
+    rows = []
     for old, words, name, gaps in _by_data_set(found):
         for i, what in enumerate(("ACC", "NMI", "seen classes")):
             middle, half = interval(gaps[:, i])
             if middle < -half:
-                lost = _with_interval(gaps[:, i])
-                lines.append(f"- {old}; {words}: {name}, {what} {lost}")
-    return "\n".join(lines or ["- nowhere"]) + "\n"
+                rows.append(f"{old} | {words} | {name} | {what} | {_with_interval(gaps[:, i])}")
+    head = "compared with | information, features | data | score | new minus old:"
+    return "\n".join(table(head, rows) if rows else ["Nowhere."]) + "\n"
 
 
 def _by_data_set(found: Found) -> Iterable[tuple[str, str, str, np.ndarray]]:

@@ -174,10 +174,10 @@ def take_away(scores: Scores, name: str) -> str:
     by_k = _leads_by_k(scores, name)
     if set(by_k) <= {HEADLINE_K}:
         return ""
-    head = " | ".join([name, *(f"k = {k}:" for k in by_k)])
+    head = f"features | relative lead in ACC: | more than {SHARE}?"
     lines = [
-        " | ".join(["relative lead in ACC", *map(lead_in_percent, by_k.values())]),
-        " | ".join([f"more than {SHARE}?", *map(_more_than_the_share, by_k.values())]),
+        f"k = {k} | {lead_in_percent(lead)} | {_more_than_the_share(lead)}"
+        for k, lead in by_k.items()
     ]
     sentences = [_sides_of_the_share(by_k), _without_attributes(scores[name])]
     parts = [

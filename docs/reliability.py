@@ -1,6 +1,7 @@
 """Tables and the picture of predictions, from the results of bench_predict.py."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from evidence import RESULTS, table
@@ -43,26 +44,41 @@ HEIGHT = 470
 
 def calibrated_table(found: dict) -> str:
     """Accuracies of predictions on the splits that are reported, per data set."""
-    columns = {
+    of_unseen = {
         "alone": lambda row: row["alone"],
         "together": lambda row: row["together"],
         "ESZSL": lambda row: row["ESZSL, same features"],
         "SAE": lambda row: row["SAE, same features"],
         "nearest mean, all features": lambda row: row["nearest mean, all features"],
+    }
+    of_all = {
         "harmonic mean, uncalibrated": lambda row: row["before calibration"][2],
         "calibrated": lambda row: row["generalized"][2],
         "together, calibrated": lambda row: row["generalized together"][2],
         "ECE alone": lambda row: row["ECE"],
         "ECE together": lambda row: row["ECE together"],
-        "refused at 5 %": lambda row: row["refused seen"],
+        "refused": lambda row: row["refused seen"],
     }
+    parts = [
+        "**Only unseen classes compete.** The numbers are accuracies on unseen classes:",
+        _table_by_data(found, of_unseen),
+        _ahead_sentence(found),
+        "**All classes compete**, seen and unseen. The harmonic mean is that of the accuracies "
+        "on both kinds of classes:",
+        _table_by_data(found, of_all),
+        _errors_sentence(found),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table_by_data(found: dict, columns: dict[str, Callable[[dict], float]]) -> str:
+    """One row per data set, one column per value."""
     rows = []
     for name, row in found["confirming"]["data"].items():
         cells = [f"{value(row):.2f}" for value in columns.values()]
         rows.append(" | ".join([name, *cells]))
     head = " | ".join(["data", *(f"{name}:" for name in columns)])
-    lines = [*table(head, rows), "", _ahead_sentence(found), "", _errors_sentence(found), ""]
-    return "\n".join(lines)
+    return "\n".join(table(head, rows))
 
 
 def _ahead_sentence(found: dict) -> str:

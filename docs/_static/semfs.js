@@ -1,7 +1,7 @@
 // What the theme and the gallery leave out for people who use a keyboard or a screen reader.
 
 // Boxes that scroll sideways can be reached with the keyboard. The theme does this for tables and code.
-const SCROLLING = ".semfs-wide, .sphx-glr-script-out, .output_subarea, mjx-container";
+const SCROLLING = ".semfs-wide, .bd-article p:has(> img), .sphx-glr-script-out, .output_subarea, mjx-container";
 
 function addTabStops() {
   for (const box of document.querySelectorAll(SCROLLING)) {

@@ -230,7 +230,7 @@ def test_attributes_are_judged_for_each_method_of_the_paper():
         rows += made_rows({"SemFS": 0.6, "SemFS (labels)": 0.4}, dataset=name)
     sentence = sweeps.attributes_against_labels(rows).sentence
     # Two methods on three and one data sets: a mean needs three.
-    assert sentence.startswith("SemFS: mean lead in ACC +0.167 (")
+    assert sentence.startswith("Mean lead in ACC: SemFS +0.167 (")
     assert "LASSO" not in sentence
 
 

@@ -40,10 +40,9 @@ from semfs.lab.claims.words import (
     NO_NUMBER,
     counted,
     lead_in_points,
-    mean_of_data_sets,
     sentence,
 )
-from semfs.lab.comparison import METRICS, Interval, Row
+from semfs.lab.comparison import METRICS, Interval, Row, paired_interval
 from semfs.lab.sections import data_title
 
 #: Selectors that stand for the paper's baselines, which are too slow for each labeled share.
@@ -83,11 +82,13 @@ def attributes_against_labels(rows: Sequence[Row]) -> Claim:
             findings.add(cells, data_set_verdict(of_method))
             by_method[method].append(of_method[0])
     # The interval of two numbers says nothing.
-    parts = [
-        f"{method}: {mean_of_data_sets(of_method)}"
+    means = {
+        method: paired_interval([lead.mean for lead in of_method])
         for method, of_method in by_method.items()
         if len(of_method) > 2
-    ]
+    }
+    shown = [f"{method} {lead_in_points(mean)}" for method, mean in means.items()]
+    parts = [f"mean lead in ACC: {', '.join(shown)}"] if shown else []
     return findings.claim("Attributes generalize far better than class labels", *parts)
 
 
