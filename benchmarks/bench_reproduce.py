@@ -104,8 +104,8 @@ def run_stages(
     n_jobs: int,
     old: Mapping[str, Any],
     again: Container[str] = (),
-    numbers: Container[int] = (),
     plan: Mapping[str, Any] = PLAN,
+    numbers: Container[int] = (),
 ) -> None:
     """Run or continue all stages of a plan, but for jobs whose rows ``old`` holds.
 
@@ -344,7 +344,7 @@ def main() -> None:
     elif needs_data:
         data = options.run / "data"
         prepare_data(options.data, data)
-        run_stages(data, options.run, options.jobs, old, options.again, options.stages)
+        run_stages(data, options.run, options.jobs, old, options.again, numbers=options.stages)
     if not options.scaling:
         print(write_results("reproduce", merged(old, exported(options.run)), COMMAND))
         # The page and its figures show these rows.

@@ -367,8 +367,8 @@ def test_jobs_whose_rows_are_stored_are_not_run_again(tmp_path, capsys):
     classes = [f"class {i}" for i in range(len(A))]
     np.savez(tmp_path / "toy.npz", X=X, y=y, A=A, classes=classes)
 
-    def numbers_computed(run, old, again=()):
-        bench.run_stages(tmp_path, tmp_path / run, 1, old, again, plan)
+    def numbers_computed(run, old, again=(), numbers=()):
+        bench.run_stages(tmp_path, tmp_path / run, 1, old, again, plan, numbers)
         printed = capsys.readouterr().out
         return [int(found) for found in re.findall(r"(\d+) computed, 0 failed", printed)]
 
@@ -384,3 +384,4 @@ def test_jobs_whose_rows_are_stored_are_not_run_again(tmp_path, capsys):
     assert numbers_computed("third", found) == [1, 0, 1]
     found = bench.exported(tmp_path / "first")
     assert numbers_computed("fourth", found, ["semfs"]) == [1, 2, 0]
+    assert numbers_computed("fifth", {}, numbers=[1]) == [2]

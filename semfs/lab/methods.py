@@ -191,6 +191,30 @@ def _semfs(
     )
 
 
+def _variants() -> list[Method]:
+    """Return SemFS, and SemFS with other knowledge, settings and solvers."""
+    return [
+        _semfs("semfs", "SemFS", target_attributes=None),
+        _semfs("semfs-described", "SemFS, unseen classes described"),
+        replace(_semfs("semfs-unlabeled", "SemFS, unlabeled samples"), uses_unlabeled=True),
+        _semfs(
+            "semfs-attributes",
+            "SemFS (attributes alone)",
+            target_attributes=None,
+            label_weight=0.0,
+        ),
+        _semfs("semfs-c", "SemFS/c", alpha=0.0, target_attributes=None),
+        _semfs("semfs-labels", "SemFS (labels)", attributes=False),
+        _semfs("semfs-published", "SemFS as published", **AS_PUBLISHED),
+        _semfs(
+            "semfs-eq4",
+            "SemFS as published, direct solver",
+            **{**AS_PUBLISHED, "solver": "direct"},
+        ),
+        _semfs("semfs-alternating", "SemFS alternating", solver="alternating"),
+    ]
+
+
 def _methods() -> list[Method]:
     """Return the methods, in the order of lists and messages."""
     return [
@@ -240,24 +264,7 @@ def _methods() -> list[Method]:
             attributes=False,
             has_objective=True,
         ),
-        _semfs("semfs", "SemFS", target_attributes=None),
-        _semfs("semfs-described", "SemFS, unseen classes described"),
-        replace(_semfs("semfs-unlabeled", "SemFS, unlabeled samples"), uses_unlabeled=True),
-        _semfs(
-            "semfs-attributes",
-            "SemFS (attributes alone)",
-            target_attributes=None,
-            label_weight=0.0,
-        ),
-        _semfs("semfs-c", "SemFS/c", alpha=0.0, target_attributes=None),
-        _semfs("semfs-labels", "SemFS (labels)", attributes=False),
-        _semfs("semfs-published", "SemFS as published", **AS_PUBLISHED),
-        _semfs(
-            "semfs-eq4",
-            "SemFS as published, direct solver",
-            **{**AS_PUBLISHED, "solver": "direct"},
-        ),
-        _semfs("semfs-alternating", "SemFS alternating", solver="alternating"),
+        *_variants(),
     ]
 
 
