@@ -8,7 +8,7 @@ symbols they use.
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
@@ -23,7 +23,7 @@ from semfs.attributes.tables import AttributeTable
 from semfs.io.anndata import as_genes, view, warn_if_scaled
 from semfs.io.reader import NO_LABEL_TEXTS
 from semfs.io.write import of_genes
-from semfs.labels import FEW_SAMPLES, UNLABELED, Labels
+from semfs.labels import FEW_SAMPLES, UNLABELED, Labels, classes_in
 from semfs.rows import open_blocks
 from semfs.selectors.annotated import annotation_columns
 from semfs.selectors.batch_like import looks_like_batches, warn_of_batch_like_clusters
@@ -43,6 +43,7 @@ from semfs.validation import (
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
     from anndata import AnnData
 
     from semfs.io.anndata import GeneMatrix
@@ -63,6 +64,7 @@ def select_genes(
     gene_symbols: str | None = None,
     normalize: str | None = None,
     min_cells: int | None = None,
+    unseen: Collection[Label] = (),
     copy: bool = False,
     **parameters: Any,
 ) -> AnnData | None:
@@ -98,8 +100,12 @@ def select_genes(
         Select genes on log(1 + counts per 10⁴ counts of the cell), computed block by block. The
         stored counts do not change.
     min_cells : int, optional
-        Cell types with fewer cells are not used. By default all types are used, and those
-        with fewer than 5 cells are named in a warning.
+        Cell types with fewer cells are not used, nor are their descriptions, so that `predict`
+        does not assign them. By default all types are used, and those with fewer than 5 cells
+        are named in a warning.
+    unseen : collection of cell types, default=()
+        Types whose cells are not used. If they are described, they are unseen classes, also if
+        they have fewer cells than `min_cells`.
     copy : bool, default=False
         Whether to return a copy with the results instead of changing ``adata``.
     **parameters
@@ -143,20 +149,19 @@ def select_genes(
     # refuses a wrong name before descriptions are looked for
     labels = genes.labels(groupby)
     _warn_of_unlabeled_cells(labels, groupby)
-    labels = without_rare_classes(labels, "min_cells", min_cells)
+    unseen = named_classes("unseen", unseen, labels)
+    common = without_rare_classes(labels, "min_cells", min_cells, unseen)
     table = None
     if attributes is not None:
-        described = _described(adata, groupby)
-        table = AttributeTable.from_any(attributes, described).to_frame()
+        table = _descriptions(attributes, adata, groupby, labels, common)
+    labels = common.leave_out(unseen)
     batches = None if batch_key is None else genes.labels(batch_key)
     source = open_blocks(genes, labels, batch=batches, normalize=normalize)
     # who normalizes has counts, which are checked when they are opened
     if normalize is None:
         warn_if_scaled(source.reader)
     n_genes = _at_most(n_genes, source.n_features)
-    for name in ("groups", "costs"):
-        if isinstance(parameters.get(name), str):
-            parameters[name] = _gene_column(genes, name, parameters[name])
+    parameters = _with_columns(genes, parameters)
     selector = SemFS(n_genes, attributes=table, **parameters).fit(source)
     if batches is None:
         warn_of_batch_like_clusters(
@@ -170,6 +175,7 @@ def select_genes(
         "gene_symbols": gene_symbols,
         "normalize": normalize,
         "min_cells": min_cells,
+        "unseen": list(unseen) or None,
         "batch_key": batch_key,
     }
     adata.uns[key_added] = result_summary(selector, settings)
@@ -327,12 +333,24 @@ def _cells_to_name(
     return genes
 
 
-def _described(adata: AnnData, groupby: str) -> list[Label]:
-    """Return the cell types to describe, including categories without a cell."""
+def _descriptions(
+    attributes: AttributesLike | PathLike,
+    adata: AnnData,
+    groupby: str,
+    labels: Labels,
+    common: Labels,
+) -> pd.DataFrame:
+    """Return the table of the cell types, except those that ``common`` lacks as too rare.
+
+    Categories without a cell are described, too.
+    """
     types = adata.obs[groupby]
     if hasattr(types, "cat"):  # a categorical column
-        return list(types.cat.categories)
-    return list(types.dropna().unique())
+        described = list(types.cat.categories)
+    else:
+        described = list(types.dropna().unique())
+    table = AttributeTable.from_any(attributes, described).to_frame()
+    return without_descriptions(table, labels, common)
 
 
 def _batch_like_columns(genes: GeneMatrix, labels: Labels) -> dict[str, Indices]:
@@ -340,6 +358,15 @@ def _batch_like_columns(genes: GeneMatrix, labels: Labels) -> dict[str, Indices]
     unlabeled = np.flatnonzero(labels.codes == UNLABELED)
     names = [str(name) for name in genes.adata.obs if looks_like_batches(str(name))]
     return {name: genes.labels(name).codes[unlabeled] for name in names}
+
+
+def _with_columns(genes: GeneMatrix, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters with columns of var in place of their names."""
+    found = dict(parameters)
+    for name in ("groups", "costs"):
+        if isinstance(found.get(name), str):
+            found[name] = _gene_column(genes, name, found[name])
+    return found
 
 
 def _gene_column(genes: GeneMatrix, parameter: str, column: str) -> list[Any]:
@@ -419,18 +446,21 @@ def without_rare_classes(
     labels: Labels,
     parameter: str,
     min_samples: int | None,
+    unseen: Collection[Label] | None = (),
 ) -> Labels:
     """Return labels without those of rare classes, and name these classes in a warning.
 
     Without ``min_samples``, all classes are kept, and the warning names those with fewer than 5
-    samples.
+    samples. Classes in ``unseen`` are kept without a warning: their samples are not used
+    anyway. None means that the caller has no such choice.
     """
     if min_samples is not None:
         check_integer(parameter, min_samples, 1)
     limit = FEW_SAMPLES if min_samples is None else min_samples
     # negative codes are samples without a class
     counts = np.bincount(labels.codes[labels.codes >= 0], minlength=len(labels.classes))
-    rare = np.flatnonzero(counts < limit)
+    is_unseen = np.array([label in (unseen or ()) for label in labels.classes], dtype=bool)
+    rare = np.flatnonzero((counts < limit) & ~is_unseen)
     if not len(rare):
         return labels
     shown = listed([f"{labels.classes[c]} ({counts[c]})" for c in rare])
@@ -438,18 +468,45 @@ def without_rare_classes(
     if min_samples is None:
         message = (
             f": {count} with fewer than {limit} samples: {shown}. Each counts as "
-            f"much as a large class. {parameter}={limit} leaves them out; those that are "
-            "described become unseen classes then, which predict may still assign."
+            f"much as a large class. {parameter}={limit} leaves them out; predict then gives "
+            "their samples the names of other classes."
         )
         warn_user(ParameterWarning(parameter, message))
         return labels
     message = (
-        f": {count} with fewer than {limit} samples: {shown}. Their samples are "
-        "not used. Those that are described become unseen classes, which predict may still "
-        "assign."
+        f": {count} with fewer than {limit} samples: {shown}. Their samples and "
+        "descriptions are not used, so that predict gives their samples the names of other "
+        "classes."
     )
+    if unseen is not None:
+        message += " To use such a description, name the class with unseen=CLASS."
     warn_user(ParameterWarning(parameter, message))
     return labels.leave_out([labels.classes[c] for c in rare])
+
+
+def without_descriptions(table: pd.DataFrame, before: Labels, after: Labels) -> pd.DataFrame:
+    """Return the table without classes that `without_rare_classes` left out.
+
+    ``before`` and ``after`` are the labels that it took and returned. A class that stayed in
+    the table would be an unseen class, and predict would assign it to many samples: too few
+    samples to learn a class from also are too few to expect it often.
+    """
+    kept = {str(label) for label in after.classes}
+    removed = {str(label) for label in before.classes} - kept
+    return table[[str(label) not in removed for label in table.index]]
+
+
+def named_classes(parameter: str, names: Collection[Label], labels: Labels) -> list[Label]:
+    """Return the classes of the labels that a parameter names. Raise if one is unknown."""
+    classes = labels.classes
+    found = classes_in([str(name) for name in names], classes)
+    unknown = [label for label in found if label not in classes]
+    if unknown:
+        known = f". Classes: {listed(classes, 8)}. Repeat --unseen if names have commas."
+        hint = did_you_mean(unknown[0], classes) or known
+        message = f": class {unknown[0]!r} does not occur in the data{hint}"
+        raise ParameterError(parameter, message)
+    return found
 
 
 # ---- results --------------------------------------------------------------------------

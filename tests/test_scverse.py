@@ -457,14 +457,27 @@ def test_rare_types_are_named_or_left_out():
         select_genes(adata, "cell_type", 3)
     (text,) = [str(warning.message) for warning in found if "B cell" in str(warning.message)]
     assert "min_cells=5 leaves them out" in text
-    assert "become unseen classes then, which predict may still assign" in text
+    assert "predict then gives their samples the names of other classes" in text
     assert "B cell" in adata.uns["semfs"]["classes"]
     with pytest.warns(
-        UserWarning, match=r"B cell \(3\)\. Their samples are not used.*predict may still"
+        UserWarning, match=r"B cell \(3\)\. Their samples and descriptions are not used.*names"
     ):
         select_genes(adata, "cell_type", 3, min_cells=4)
     assert "B cell" not in adata.uns["semfs"]["classes"]
     assert adata.uns["semfs"]["params"]["min_cells"] == 4
+
+
+def test_rare_types_are_described_unseen_ones_only_if_asked_for():
+    adata = cells()[12:].copy()  # three B cells
+    with pytest.warns(UserWarning, match="fewer than 4 samples"):
+        select_genes(adata, "cell_type", 3, TABLE, min_cells=4)
+    assert "unseen classes" not in adata.uns["semfs"]["knowledge"]
+    with warnings.catch_warnings(action="error", category=UserWarning):
+        select_genes(adata, "cell_type", 3, TABLE, min_cells=4, unseen=["B cell"])
+    assert "B cell" not in adata.uns["semfs"]["classes"]
+    assert "one class" in adata.uns["semfs"]["knowledge"]["unseen classes"]
+    with pytest.raises(ValueError, match=r"unseen: class 'B cel' .* did you mean 'B cell'"):
+        select_genes(adata, "cell_type", 3, TABLE, unseen=["B cel"])
 
 
 # ---- files ----------------------------------------------------------------------------

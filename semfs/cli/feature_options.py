@@ -36,7 +36,10 @@ CAPACITY = (
     "Limit on the sum of the class means of the selected features, in every class. "
     "A number, or a table of classes and numbers."
 )
-RARE = "Leave out classes with fewer samples than this."
+RARE = (
+    "Leave out classes with fewer samples than this, and their descriptions, so that "
+    "'predict' does not assign them."
+)
 BATCH_COLUMN = (
     "Column with the batch of each sample, such as its donor or plate. "
     "The constant differences between batches are removed before features are "

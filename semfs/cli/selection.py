@@ -229,7 +229,7 @@ def prepare(
     groups = feature_values("groups", options.groups, source)
     features = feature_lists(options, source, groups)
     table, stored_unseen = descriptions_of(options, source)
-    source = with_usable_labels(options, source, table)
+    source, table = with_usable_labels(options, source, table, [*unseen, *stored_unseen])
     assert source.labels is not None
     # A class that is gone, or left out as too rare, cannot be left out once more.
     removed = before - set(source.labels.classes)

@@ -77,16 +77,19 @@ def with_unlabeled_names(options: Selection, source: BlockSource) -> BlockSource
 
 
 def with_usable_labels(
-    options: Selection, source: BlockSource, table: pd.DataFrame | None
-) -> BlockSource:
-    """Return the source with labels as the options say.
+    options: Selection,
+    source: BlockSource,
+    table: pd.DataFrame | None,
+    unseen: Sequence[Any] = (),
+) -> tuple[BlockSource, pd.DataFrame | None]:
+    """Return the source with labels, and descriptions, as the options say.
 
-    Labels may be missing, and classes may be too rare.
+    Labels may be missing, and classes may be too rare. Classes in ``unseen`` stay described.
     """
     import numpy as np
 
     from semfs.labels import LEFT_OUT, UNLABELED, Labels
-    from semfs.scverse import without_rare_classes
+    from semfs.scverse import without_descriptions, without_rare_classes
 
     assert source.labels is not None
     labels = source.labels
@@ -102,8 +105,10 @@ def with_usable_labels(
         # Left out of the fit; the rows are still written.
         codes = np.where(labels.codes == UNLABELED, LEFT_OUT, labels.codes)
         labels = Labels(labels.classes, codes.astype(np.int32))
-    labels = without_rare_classes(labels, "min_cells", options.min_cells)
-    return source.with_labels(labels)
+    common = without_rare_classes(labels, "min_cells", options.min_cells, unseen)
+    if table is not None:
+        table = without_descriptions(table, labels, common)
+    return source.with_labels(common), table
 
 
 def _check_shared_classes(options: Selection, labels: Labels) -> None:
@@ -194,16 +199,7 @@ def descriptions_of(
 
 def unseen_classes(texts: Sequence[str] | None, source: BlockSource) -> list[Any]:
     """Return the classes that --unseen names."""
-    from semfs.labels import classes_in
-    from semfs.validation import ParameterError, did_you_mean, listed
+    from semfs.scverse import named_classes
 
     assert source.labels is not None
-    classes = source.labels.classes
-    found = classes_in(texts or (), classes)
-    unknown = [label for label in found if label not in classes]
-    if unknown:
-        known = f". Classes: {listed(classes, 8)}. Repeat --unseen if names have commas."
-        hint = did_you_mean(unknown[0], classes) or known
-        message = f": class {unknown[0]!r} does not occur in the data{hint}"
-        raise ParameterError("unseen", message)
-    return found
+    return named_classes("unseen", texts or (), source.labels)

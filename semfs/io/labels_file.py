@@ -16,6 +16,8 @@ from semfs.validation import ParameterWarning, warn_user
 
 #: Lines of a label file as lists of cells.
 Table = list[list[str]]
+#: More different cells than this, in more than half of the lines, are names of samples.
+FEWEST_NAMES = 20
 
 
 def given_labels(request: Request, reader: Reader, where: object) -> Labels:
@@ -100,8 +102,7 @@ def read_label_file(
     if table is not None and reader.row_names is not None:
         joined = _joined(path, table, reader.row_names)
         return labels_in_file(joined, path, no_label).as_int()
-    if reader.row_names is not None:
-        _check_other_names(path, text, reader.row_names)
+    _check_other_names(path, text, reader.row_names)
     # no names: the whole line is the label, with the commas in it
     labels = labels_in_file(text.splitlines(), path, no_label).as_int()
     _check_repeated(path, labels)
@@ -139,22 +140,44 @@ def _name_table(text: str, row_names: Sequence[str] | None) -> Table | None:
     return None
 
 
-def _check_other_names(path: Path, text: str, row_names: Sequence[str]) -> None:
-    """Raise if lines seem to hold names and labels, but of samples that the data lack."""
+def _check_other_names(path: Path, text: str, row_names: Sequence[str] | None) -> None:
+    """Raise if lines seem to hold names and labels, but of samples that the data lack.
+
+    ``row_names`` are those of the data, none of which is in the text; None if it has none.
+    """
     for delimiter in "\t,;":
         lines = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
-        table = [cells for cells in lines if cells]
-        names = {cells[0] for cells in table}
-        # Names differ, while a class whose name contains the sign occurs many times.
-        widths = {len(row) for row in table}
-        if len(table) < 2 or len(names) < len(table) or widths != {2}:
+        table = [[cell.strip() for cell in cells] for cells in lines if cells]
+        if not _holds_names(table):
             continue
+        columns = {2: "two columns"}.get(len(table[0]), f"{len(table[0])} columns")
+        if _has_header(table, set()):
+            del table[0]
+        if row_names is None:
+            raise FileError(
+                f"{path} has {columns}, with {len(table)} names such as {table[-1][0]!r}, but "
+                "the samples of the data have no names. Give one label per line, in the order "
+                "of the samples, without names."
+            )
         raise FileError(
-            f"{path}: none of its {len(table)} names is that of a sample. "
-            f"The file has names such as {table[-1][0].strip()!r}, "
+            f"{path} has {columns}, but none of its {len(table)} names is that of a sample. "
+            f"The file has names such as {table[-1][0]!r}, "
             f"the data have names such as {str(row_names[-1])!r}. "
             "Write the names as in the data."
         )
+
+
+def _holds_names(table: Table) -> bool:
+    """Return whether the first column holds names of samples rather than parts of labels.
+
+    A class whose name contains the delimiter occurs many times, while names of samples
+    differ. A few may be repeated, such as barcodes of several donors.
+    """
+    widths = {len(cells) for cells in table}
+    if len(table) < 2 or len(widths) > 1 or widths == {1}:
+        return False
+    n_names = len({cells[0] for cells in table})
+    return n_names == len(table) or n_names > max(FEWEST_NAMES, len(table) / 2)
 
 
 def _joined(path: Path, table: Table, row_names: Sequence[str]) -> list[Hashable]:

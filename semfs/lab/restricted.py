@@ -10,7 +10,7 @@ import numpy as np
 from semfs.datasets import ZeroShotDataset
 from semfs.feature_names import resolve_features
 from semfs.labels import Labels
-from semfs.scverse import without_rare_classes
+from semfs.scverse import without_descriptions, without_rare_classes
 from semfs.validation import ParameterError
 
 
@@ -24,7 +24,7 @@ def restricted(
     """Return the data without features and classes that may not be used, by any method.
 
     ``candidates`` and ``exclude`` are features as in `semfs.SemFS`. Classes with fewer samples
-    than ``min_cells`` are left out; their descriptions stay.
+    than ``min_cells`` are left out, with their descriptions.
 
     Examples
     --------
@@ -37,8 +37,9 @@ def restricted(
         data = _with_features(data, candidates, exclude)
     if min_cells is None:
         return data
-    labels = without_rare_classes(Labels.of(data.y), "min_cells", min_cells)
-    kept = labels.codes >= 0
+    labels = Labels.of(data.y)
+    common = without_rare_classes(labels, "min_cells", min_cells, unseen=None)
+    kept = common.codes >= 0
     used = set(data.y[kept].tolist())
     unseen = [label for label in data.unseen.tolist() if label in used]
     if not used or (len(data.unseen) and not unseen):
@@ -46,7 +47,8 @@ def restricted(
         raise ParameterError(
             "min_cells", f"is {min_cells}, and no {which} has that many samples."
         )
-    return replace(data, X=data.X[kept], y=data.y[kept], unseen=unseen)
+    table = without_descriptions(data.attributes, labels, common)
+    return replace(data, X=data.X[kept], y=data.y[kept], unseen=unseen, attributes=table)
 
 
 def _with_features(

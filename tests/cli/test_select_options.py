@@ -251,8 +251,13 @@ def test_rare_types_are_named_and_left_out_if_asked_for(cells, select):
     done = select(rare)
     assert "1 class with fewer than 5 samples: macrophage (2)." in done.stderr
     assert "of 3 classes" in done.stdout
+    done = select(rare, "--min-cells", 3)
+    assert "macrophage (2). Their samples and descriptions are not used" in done.stderr
+    assert "name the class with --unseen CLASS." in done.stderr
+    assert "of 2 classes" in done.stdout
+    # a class that is named as unseen is not called rare as well
     done = select(rare, "--min-cells", 3, "--unseen", "macrophage")
-    assert "macrophage (2). Their samples are not used." in done.stderr
+    assert "macrophage" not in done.stderr
     assert "of 2 classes" in done.stdout
     assert "--min-cells must be at least 1" in select(rare, "--min-cells", 0, code=2).stderr
 

@@ -147,7 +147,9 @@ def test_one_label_per_line_may_contain_commas(tmp_path):
 def test_a_label_file_of_as_many_classes_as_samples_is_refused(tmp_path):
     np.save(tmp_path / "X.npy", COUNTS)
     path = label_file(tmp_path, range(N), "")
-    message = "12 classes for 12 samples, such as 'AAA0-1,\"T cell\"'"
+    message = (
+        "two columns, with 12 names such as 'AAA11-1', but the samples of the data have no"
+    )
     with pytest.raises(FileError, match=message):
         open_reader(tmp_path / "X.npy", path)
     np.save(tmp_path / "y.npy", BARCODES)
@@ -162,9 +164,31 @@ def test_a_column_is_refused_where_there_are_none_and_other_barcodes_are_shown(w
         open_blocks(data, "cell_type")
     labels = tmp_path / "labels.csv"
     labels.write_text("".join(f"{code}_donor,T cell\n" for code in BARCODES))
-    message = r"none of its 12 names is .* such as 'AAA11-1_donor', the data .* 'AAA11-1'"
+    message = (
+        r"two columns, but none of its 12 names is .* such as 'AAA11-1_donor', the data .* "
+        "'AAA11-1'"
+    )
     with pytest.raises(FileError, match=message):
         open_blocks(data, str(labels))
+
+
+@pytest.mark.parametrize("header", ["", "barcode,type\n"])
+@pytest.mark.parametrize("n_lines", [60, 54])
+@pytest.mark.parametrize("delimiter", [",", "\t", ";"])
+def test_barcodes_that_do_not_match_are_not_read_as_classes(
+    header, n_lines, delimiter, tmp_path
+):
+    # Two donors share a few barcodes once the suffix is cut off, so not all names differ.
+    data = anndata.AnnData(
+        np.eye(60, dtype=np.float32), pd.DataFrame(index=[f"AAA{i}_donor" for i in range(60)])
+    )
+    data.write_h5ad(tmp_path / "cells.h5ad")
+    lines = [f"AAA{i % 50}-1{delimiter}T cell\n" for i in range(n_lines)]
+    path = tmp_path / "labels.csv"
+    path.write_text(header.replace(",", delimiter) + "".join(lines))
+    message = f"two columns, but none of its {n_lines} names is .*-1', the data .*'AAA59_donor'"
+    with pytest.raises(FileError, match=message):
+        open_blocks(tmp_path / "cells.h5ad", str(path))
 
 
 def test_a_column_of_the_data_goes_before_a_file_of_its_name(tmp_path, monkeypatch):
