@@ -17,6 +17,12 @@ def described_problem():
     return make_described_problem()
 
 
+@pytest.fixture
+def small_data_as_large(monkeypatch):
+    """Products of float32 data of few values are taken in float32, as those of larger data."""
+    monkeypatch.setattr("semfs.method.moments.Moments.is_small", False)
+
+
 @pytest.fixture(scope="session")
 def lining():
     """The smaller bundled data set, a `ZeroShotDataset`."""

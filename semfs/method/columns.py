@@ -72,7 +72,8 @@ class NearCopies:
     scatter_columns : callable
         Maps features (b,) to their columns of the scatter matrix (d, b) about the mean.
     scatter_diag : ndarray of shape (d,)
-        The diagonal of the scatter matrix.
+        The diagonal of the scatter matrix, with 0 for features that are constant up to rounding
+        errors. These are no copies, and have none.
     max_correlation : float
         The limit.
 
@@ -91,9 +92,11 @@ class NearCopies:
         scatter_diag: Float64,
         max_correlation: float,
     ) -> None:
+        """Take the parameters of the class. No copies are known yet."""
         self.max_correlation = max_correlation
         self._scatter_columns = scatter_columns
-        self._spread = np.sqrt(scatter_diag)
+        # products with a constant are rounding errors, which exceed every finite limit
+        self._spread = np.where(scatter_diag > 0.0, np.sqrt(scatter_diag), np.inf)
         self._copies: dict[int, Indices] = {}
 
     def find(self, features: Iterable[int]) -> None:
@@ -103,8 +106,7 @@ class NearCopies:
             return
         columns = self._scatter_columns(wanted)
         for place, feature in enumerate(wanted.tolist()):
-            # |T_ij| > r √(T_ii T_jj) is |correlation| > r without a division: a constant
-            # feature has 0 on both sides and copies nothing.
+            # |T_ij| > r √(T_ii T_jj) is |correlation| > r without a division
             limit = self.max_correlation * self._spread[feature] * self._spread
             alike = np.abs(columns[:, place]) > limit
             alike[feature] = False

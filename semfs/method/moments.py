@@ -35,8 +35,8 @@ from semfs.validation import check_all_finite, check_weights
 #: A sum of moments keeps the samples while they are smaller than the d × d matrix they would
 #: turn into, and in any case below this many bytes.
 KEEP_ROWS_BYTES = 64 * 2**20
-#: float32 data of at most this many values are summed in float64: class means then keep the
-#: digits that a tiny penalty needs. It takes about a millisecond.
+#: float32 data in memory of at most this many values are summed and multiplied in float64:
+#: they then keep the digits that a tiny penalty needs. A sum takes about a millisecond.
 SMALL_DATA = 2**18
 #: A feature whose spread is below this many rounding units of its mean is constant.
 CONSTANT_EPS = 8.0
@@ -277,6 +277,12 @@ class Moments:
         return self.counts @ self.means / self.total
 
     @property
+    def is_small(self) -> bool:
+        """Whether the samples are in memory, and so few that float64 costs nothing."""
+        rows = self.rows
+        return rows is not None and rows.in_memory and rows.X.size <= SMALL_DATA
+
+    @property
     def gram(self) -> Float64:
         """Weighted X'X (d, d), not centered."""
         # Σ x x' = Σ (x − m)(x − m)' + n m m'.
@@ -301,6 +307,7 @@ class Moments:
         relevant[columns] = True
         far = bool(self._farther_than(FAR)[relevant].any())
         rows: RowSource = self.rows
+        precise = precise or self.is_small
         return rows.gram_columns(
             columns, Centering(self.mean, self.total, precise=precise, far=far)
         )
@@ -309,6 +316,7 @@ class Moments:
         """Return the scatter matrix (d, d) about the mean. With ``precise``, use float64."""
         if self.scatter_matrix is not None:
             return self.scatter_matrix
+        precise = precise or self.is_small
         near = not self._farther_than(NEAR)[~self.constant()].any()
         rows: RowSource = self.rows
         return rows.scatter(Centering(self.mean, self.total, precise=precise, near=near))

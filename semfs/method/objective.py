@@ -208,7 +208,8 @@ class Objective:
         def scatter(features: Indices) -> Float64:
             return self.scatter_columns(features, precise=self.precise)
 
-        return NearCopies(scatter, self.moments.scatter_diag, max_correlation)
+        varying = np.where(self.moments.constant(), 0.0, self.moments.scatter_diag)
+        return NearCopies(scatter, varying, max_correlation)
 
     # ---- numbers -----------------------------------------------------------------------
 
@@ -230,8 +231,8 @@ class Objective:
 
     @property
     def _single(self) -> bool:
-        """Whether the data are float32."""
-        return bool(self.moments.eps > np.finfo(np.float64).eps)
+        """Whether the data are float32, and not so few that float64 costs nothing."""
+        return bool(self.moments.eps > np.finfo(np.float64).eps) and not self.moments.is_small
 
     @property
     def _dtype(self) -> type[np.floating[Any]]:

@@ -19,7 +19,7 @@ from semfs.attributes import AttributeTable
 from semfs.selectors.calibration import Calibration
 from semfs.selectors.calibration_sample import CalibrationSample
 from semfs.selectors.certainty import Certainty
-from semfs.selectors.prediction import ClassPredictor, ClassScorer
+from semfs.selectors.prediction import ClassPredictor, ClassScorer, first_equal
 from semfs.selectors.together import KeptBlocks, Mixture, TogetherTrial
 
 #: Rows of a block of samples that are predicted together.
@@ -121,4 +121,7 @@ class CalibratedPredictor:
         correction = np.zeros(len(position))
         if seen.any() and not seen.all():
             correction[seen] = -MORE_BIAS * self.bias
-        return Mixture(seen, fixed, correction)
+        first = np.arange(len(position))
+        unseen = np.flatnonzero(~seen)
+        first[unseen] = unseen[first_equal(table.values[unseen])]
+        return Mixture(seen, fixed, correction, first=first)

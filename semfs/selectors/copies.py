@@ -71,7 +71,7 @@ def _copies(
     # S_within = S − Σ_c n_c (m_c − m)(m_c − m)', the sum written as root' root
     root = np.sqrt(moments.counts)[:, None] * (moments.means - moments.mean)
     within = scatter - root.T @ root[:, selected]
-    diag = moments.scatter_diag
+    diag = np.where(moments.constant(), 0.0, moments.scatter_diag)
     within_diag = diag - np.einsum("cd,cd->d", root, root)
     # what is left of features that are constant within classes are rounding errors
     within_diag[within_diag <= SMALLEST_SIZE * diag] = 0.0

@@ -64,7 +64,11 @@ class ClassPredictor:
         seen_means = None
         if seen.any():
             seen_means = self.seen_density.whiten(self._standardized_means[position[seen]])
-        unseen_means = None if seen.all() else self._unseen_means(table.values[~seen])
+        unseen_means = None
+        if not seen.all():
+            A = table.values[~seen]
+            # rounding errors may differ between rows: equal descriptions get equal scores
+            unseen_means = self._unseen_means(A)[first_equal(A)]
         return ClassScorer(self, seen, seen_means, unseen_means)
 
     def whiten(self, Z: Float64) -> Float64:
@@ -249,6 +253,13 @@ class ClassPredictor:
         standardized = (self.means - self._center) / scale
         W = np.linalg.solve(H, standardized.T @ (A - A.mean(axis=0)) / len(A))
         return self._center, scale, W
+
+
+def first_equal(A: Float64) -> Indices:
+    """Return, for each description in the rows of A (U, m), the first row that equals it."""
+    # + 0.0: there are two zeros
+    _, first, group = np.unique(A + 0.0, axis=0, return_index=True, return_inverse=True)
+    return first[group.ravel()]
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from semfs._typing import Float64
 from semfs.attributes import AttributeTable
 from semfs.method.moments import Moments
@@ -9,6 +11,10 @@ from semfs.method.objective import Objective
 from semfs.method.target_rank import reduce_rank
 from semfs.selectors.parameters import MethodParameters
 from semfs.validation import class_weights
+
+#: Descriptions that differ by less than this share of their numbers are the same: what is left
+#: are rounding errors.
+EQUAL_DESCRIPTION = 1e-12
 
 
 def attribute_targets(
@@ -20,7 +26,9 @@ def attribute_targets(
     A = table.values
     # The intercept takes up the mean over classes; the rest is what features explain.
     if params.fit_intercept:
-        A = A - A.mean(axis=0)
+        is_constant = np.ptp(A, axis=0) <= EQUAL_DESCRIPTION * np.abs(A).max(axis=0)
+        # the mean of equal numbers may differ from them by a rounding error
+        A = np.where(is_constant, 0.0, A - A.mean(axis=0))
     return reduce_rank(A)
 
 
@@ -38,7 +46,7 @@ def squared_label_weight(
         return 0.0
     C = len(targets)
     spread = float(((targets - targets.mean(axis=0)) ** 2).sum())
-    if spread > 0.0:
+    if spread > EQUAL_DESCRIPTION**2 * float((targets**2).sum()):
         return label_weight * spread / (C - 1)
     return label_weight
 

@@ -16,7 +16,7 @@ from typing import Self
 
 import numpy as np
 
-from semfs._typing import Float64, Mask
+from semfs._typing import Float64, Indices, Mask
 from semfs.attributes import AttributeTable
 from semfs.io.reader import TempArray
 from semfs.selectors.calibration import ScoredSamples
@@ -89,6 +89,9 @@ class Mixture:
     fixed: Float64  # (U, k), these means
     correction: Float64  # (U,), added to scores
     means: Float64 | None = None  # (U, k), after `fit`
+    # (U,), the first unseen class of the same description: rounding errors must not decide
+    # between such classes, and would depend on the order of samples
+    first: Indices | None = None
 
     @classmethod
     def of_unseen(cls, n_classes: int, n_features: int) -> Self:
@@ -112,6 +115,7 @@ class Mixture:
                 first = sums / np.maximum(totals, 1e-9)[:, None]
             means = (sums + PRIOR_SAMPLES * first) / (totals + PRIOR_SAMPLES)[:, None]
             means[self.seen] = self.fixed[self.seen]
+            means = self._alike(means, axis=0)
             current = replace(current, means=means)
         return current
 
@@ -123,7 +127,11 @@ class Mixture:
         found = whitened @ self.means.T
         found += alone
         found += self.correction - 0.5 * (self.means**2).sum(axis=1)
-        return found
+        return self._alike(found, axis=1)
+
+    def _alike(self, values: Float64, axis: int) -> Float64:
+        """Return values of classes with those of the first class of the same description."""
+        return values if self.first is None else values.take(self.first, axis)
 
     def _corrected(self, blocks: Iterable[tuple[Float64, Float64]]) -> Mixture:
         """Correct scores so that the sizes of unseen classes become more equal."""
@@ -132,7 +140,7 @@ class Mixture:
         shares = unseen / max(float(unseen.sum()), 1e-9) * len(unseen)
         correction = self.correction.copy()
         correction[~self.seen] -= EVEN_SIZES * TEMPERATURE * np.log(shares + SMALLEST_SHARE)
-        return replace(self, correction=correction)
+        return replace(self, correction=self._alike(correction, axis=0))
 
     def _totals(self, blocks: Iterable[tuple[Float64, Float64]]) -> tuple[Float64, Float64]:
         """Return the number of samples (U,) of each class, and their sums (U, k)."""

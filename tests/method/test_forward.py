@@ -238,6 +238,7 @@ def test_small_gains_keep_their_digits():
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.usefixtures("small_data_as_large")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n_swaps", [0, 2])
 @pytest.mark.parametrize(
@@ -257,6 +258,7 @@ def test_absurd_parameters_give_finite_results_or_a_refusal(dtype, n_swaps, opti
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.usefixtures("small_data_as_large")
 @pytest.mark.parametrize("weight", [1e150, 1e300])
 def test_an_absurd_label_weight_is_refused_without_noise(weight):
     X, y, A = make_problem(C=12)

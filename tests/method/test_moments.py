@@ -122,6 +122,7 @@ def test_keep_without_rows_says_what_to_do():
     assert total.keep(total.classes.tolist()) is total
 
 
+@pytest.mark.usefixtures("small_data_as_large")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_large_offset_does_not_cost_digits(dtype):
     X, y, _ = make_problem(n=3000, d=5)
@@ -140,6 +141,7 @@ def test_a_large_offset_does_not_cost_digits(dtype):
     assert_allclose(exact, near, rtol=1e-2, atol=1e-3 * near.max())
 
 
+@pytest.mark.usefixtures("small_data_as_large")
 def test_columns_are_columns_of_the_scatter_matrix():
     X, y, _ = make_problem()
     w = np.random.default_rng(1).random(len(y))
@@ -152,6 +154,7 @@ def test_columns_are_columns_of_the_scatter_matrix():
         assert_allclose(np.diag(moments.scatter()), moments.scatter_diag, rtol=1e-4)
 
 
+@pytest.mark.usefixtures("small_data_as_large")
 def test_columns_of_nearly_constant_features_are_centered_if_they_are_asked_for():
     rng = np.random.default_rng(0)
     X, y, _ = make_problem(n=200, d=3)

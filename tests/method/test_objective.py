@@ -127,6 +127,7 @@ def test_without_an_intercept_J_is_that_with_one_and_the_error_of_the_mean():
     assert objective.centered().origin_weight == 0.0
 
 
+@pytest.mark.usefixtures("small_data_as_large")
 @pytest.mark.parametrize("offset", [1e4, 1e5])
 @pytest.mark.parametrize("targets", ["attributes", "labels"])
 def test_an_offset_costs_single_precision_no_digits(targets, offset):
@@ -178,6 +179,7 @@ def test_the_scatter_within_classes_survives_an_alpha_that_drowns_it():
     assert_allclose(found, within[np.ix_(some, some)])
 
 
+@pytest.mark.usefixtures("small_data_as_large")
 def test_the_scatter_within_classes_of_nearly_constant_columns_is_right():
     rng = np.random.default_rng(0)
     X, y, A = make_problem(n=200, d=3)
@@ -216,6 +218,7 @@ def test_a_table_of_full_rank_stays_in_its_own_columns(shape):
     assert reduce_rank(np.zeros((3, 4)))[0].shape == (3, 1)
 
 
+@pytest.mark.usefixtures("small_data_as_large")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_class_means_keep_the_precision_of_the_data(dtype):
     rng = np.random.default_rng(0)

@@ -163,6 +163,7 @@ def test_weights_and_numbers_that_nothing_can_be_fitted_to_are_refused(fit, matc
         fit()
 
 
+@pytest.mark.usefixtures("small_data_as_large")
 def test_a_large_alpha_ranks_float32_as_float64():
     for alpha in (1e20, 1e38):
         single = SemFS(3, A, alpha=alpha).fit(X.astype(np.float32), Y).order_

@@ -4,16 +4,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array, csr_array
 from sklearn.datasets import load_digits
 
 from problems import OLD_DEFAULTS, make_described_problem, make_problem, naive_greedy
 from semfs import AS_PUBLISHED, Moments, SemFS, SemFSCV
+from semfs.attributes import align_attributes
 from semfs.datasets import load_sample
 from semfs.method.columns import NearCopies
 from semfs.method.objective import Objective
 from semfs.method.penalty import penalty_unit
 from semfs.rows import open_blocks
+from semfs.selectors.seen_objective import attribute_targets, squared_label_weight
 from semfs.selectors.unlabeled_classes import EQUAL_SAMPLES, SEEN_FLOOR, weight_of_seen
 from semfs.validation import ParameterError
 
@@ -127,6 +129,28 @@ def test_a_huge_label_weight_is_the_fit_of_the_labels():
     X, y, A = make_problem()
     mixed = SemFS(6, A, label_weight=1e9, target_attributes=None).fit(X, y)
     assert_array_equal(mixed.order_, SemFS(6).fit(X, y).order_)
+
+
+@pytest.mark.filterwarnings("ignore:3 of 3 attributes are the same")
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_if_all_classes_are_described_alike_only_the_labels_count(fit_intercept):
+    y = np.repeat(np.arange(3), 10)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 6))
+    X[:, 3] += 3 * y
+    objectives = []
+    for _ in range(100):
+        # rounding errors of means and of rotated descriptions differ from table to table
+        A = np.tile(rng.standard_normal(3), (3, 1))
+        targets, _ = attribute_targets(
+            SemFS(fit_intercept=fit_intercept, attributes=A), align_attributes(A, [0, 1, 2])
+        )
+        assert squared_label_weight(0.7, targets) == 0.7
+        selector = SemFS(2, A, fit_intercept=fit_intercept).fit(X, y)
+        objectives.append(selector.objective_)
+    if fit_intercept:
+        labels = SemFS(2).fit(X, y)
+        assert_allclose(objectives, np.tile(labels.objective_, (100, 1)))
 
 
 def test_labels_and_streams_agree(tmp_path):
@@ -261,6 +285,34 @@ def test_near_copies_ask_for_each_column_once():
     assert copies.of(0).tolist() == [1]
     assert copies.of(2).tolist() == []
     assert asked == [0, 2]
+
+
+@pytest.mark.parametrize("value", [0.1, 3.5, 1e5])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("kind", [np.array, csr_array, csc_array])
+def test_an_included_constant_has_no_near_copies(value, dtype, kind):
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(3), 10)
+    X = rng.standard_normal((30, 8))
+    X[:, 4] += 3 * y
+    X[:, 0] = value  # in sparse X, its sums of products are not exactly 0
+    selector = SemFS(3, include=[0]).fit(kind(X.astype(dtype)), y)
+    assert selector.skipped_ == {}
+    assert list(selector.order_[:2]) == [0, 4]
+    assert not (selector.explain().duplicates["feature"] == "x0").any()
+
+
+def test_an_included_constant_of_a_file_has_no_near_copies(tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(3), 100)
+    X = rng.standard_normal((300, 8)).astype(np.float32)
+    X[:, 4] += 3 * y
+    X[:, 0] = 0.1
+    np.save(tmp_path / "X.npy", X)
+    blocks = open_blocks(tmp_path / "X.npy", y, block_rows=77)
+    selector = SemFS(3, include=[0]).fit(blocks)
+    assert selector.skipped_ == {}
+    assert list(selector.order_[:2]) == [0, 4]
 
 
 @pytest.mark.parametrize("wrong", [0.0, 1.5, -1, "much"])

@@ -118,6 +118,20 @@ def test_batches_in_other_units_give_the_same_order(solver, power):
     assert selector.order_.tolist() == SemFS(5, A, solver=solver).fit(X, y).order_.tolist()
 
 
+@pytest.mark.parametrize("options", [{}, AS_PUBLISHED, {"gamma": 1e-6}])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_few_values_in_float32_are_fitted_in_float64(options, sparse):
+    X, y, A = make_problem(n=60, d=20)
+    X = X.astype(np.float32)
+    found = SemFS(5, attributes=A, **options).fit(sp.csr_array(X) if sparse else X, y)
+    X = X.astype(np.float64)
+    expected = SemFS(5, attributes=A, **options).fit(sp.csr_array(X) if sparse else X, y)
+    assert_array_equal(found.order_, expected.order_)
+    assert_allclose(found.coef_, expected.coef_, rtol=1e-12, atol=1e-14)
+    assert_allclose(found.objective_, expected.objective_, rtol=1e-12)
+
+
+@pytest.mark.usefixtures("small_data_as_large")
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("power", [-36, -25, -19, -14, 14, 15, 19, 30, 36])
 def test_all_of_float32_is_ranked_alike(solver, power):

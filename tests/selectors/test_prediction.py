@@ -166,6 +166,21 @@ def test_samples_that_are_predicted_together_help_each_other(problem, fitted):
     assert together > 1.05 * alone
 
 
+def test_classes_described_alike_are_tied_and_the_first_wins(problem, fitted):
+    A = problem[0].copy()
+    X, _ = problem[3]
+    table = {label: A[label] for label in range(C, C + U)}
+    table |= {f"copy of {label}": A[label] for label in range(C, C + U)}
+    rng = np.random.default_rng(0)
+    expected = fitted.predict_together(X, table)
+    assert all(isinstance(label, int) for label in expected.tolist())
+    for _ in range(10):
+        order = rng.permutation(len(X))
+        assert_array_equal(fitted.predict_together(X[order], table), expected[order])
+    proba = fitted.predict_proba(X, table, together=True)
+    assert_array_equal(proba[:, :U], proba[:, U:])
+
+
 #: Every way to ask for classes or probabilities.
 QUESTIONS = {
     "predict": lambda selector, X: selector.predict(X),
