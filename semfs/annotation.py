@@ -21,6 +21,7 @@ from semfs.labels import Labels
 from semfs.rows.opening import check_units, column_labels, open_named, source_of, table_columns
 from semfs.select.opening import gene_names
 from semfs.selectors.annotated import annotation_columns
+from semfs.selectors.filling import fill_values_of
 from semfs.selectors.linear import LinearSelector
 from semfs.selectors.selected_columns import names_of_selected
 from semfs.system import import_optional
@@ -103,7 +104,7 @@ def predict_file(
     DataFrame of shape (n, 4)
         ``class``, ``probability``, ``second`` and ``second_probability``, by sample.
     """
-    pandas = import_optional("pandas", "data", what="A table of predictions")
+    import_optional("pandas", "data", what="A table of predictions")
     data = Path(data)
     out = Path(out)
     check_prediction_path(data, out)
@@ -127,18 +128,24 @@ def predict_file(
         given=None if given is None else ("label", given),
         batch=("batch", batches),
     )
-    names = source.reader.row_names
-    index_name = name_of_ids(source.reader, columns)
-    index = None if names is None else pandas.Index(names, name=index_name)
-    # rows without names are counted from 0, as pandas does
-    if index is None:
-        index = pandas.RangeIndex(len(columns["class"]), name="sample")
-    frame: pd.DataFrame = pandas.DataFrame(columns, index=index)
+    frame = _as_frame(columns, source)
     with atomic_write(out) as file:
         if out.suffix.lower() == ".h5ad":
             _write_annotated(data, file, columns, key_added)
         else:
             write_table(frame, file)
+    return frame
+
+
+def _as_frame(columns: Mapping[str, np.ndarray], source: BlockSource) -> pd.DataFrame:
+    """Return columns (n,) as a frame that is indexed by the names of the samples."""
+    pandas = import_optional("pandas", "data", what="A table of predictions")
+    names = source.reader.row_names
+    # rows without names are counted from 0, as pandas does
+    index = pandas.RangeIndex(len(columns["class"]), name="sample")
+    if names is not None:
+        index = pandas.Index(names, name=name_of_ids(source.reader, columns))
+    frame: pd.DataFrame = pandas.DataFrame(dict(columns), index=index)
     return frame
 
 
@@ -177,6 +184,9 @@ def _opened(
     reader, labels = open_named(
         data, sample_id, y=wanted, key=layer, drop=drop, no_label=no_label, only=columns
     )
+    # a gap in counts changes the total by which they are normalized
+    learned = fill_values_of(selector) is not None
+    reader.keeps_missing = learned and preprocessing.normalize is None
     return source_of(reader, None if label is None else labels, preprocessing=preprocessing)
 
 

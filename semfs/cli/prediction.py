@@ -179,7 +179,8 @@ def transform(
     """Apply a saved selector to another data file, and write the selected features.
 
     Features are found by name, and only the selected ones are needed. Values are written as
-    they are in the file, without normalization or scaling, as `semfs select` does.
+    they are in the file, without normalization or scaling, as `semfs select` does. Missing
+    values are filled if the selector was fitted with `--impute`.
 
     Example: `semfs transform panel.npz new_cells.parquet -o new_reduced.parquet`
     """

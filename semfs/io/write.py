@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 WRITTEN = (".csv", ".tsv", ".parquet", ".feather", ".npy", ".npz", ".h5ad")
 #: A value for each gene (d,), by name of the column.
 GeneColumns = Mapping[str, npt.NDArray[Any]]
+#: Replaces missing values in blocks (r, k).
+Fill: TypeAlias = Callable[[Floats], Floats]
+
+
+def unchanged(block: Floats) -> Floats:
+    """Return a block as it is, with its missing values."""
+    return block
 
 
 class SourceToWrite(Protocol):
@@ -59,30 +66,35 @@ def feature_names(source: SourceToWrite) -> npt.NDArray[Any]:
     return np.array(names, dtype=object)
 
 
-def write_columns(source: SourceToWrite, columns: Indices, path: Path) -> None:
+def write_columns(
+    source: SourceToWrite,
+    columns: Indices,
+    path: Path,
+    filled: Fill = unchanged,
+) -> None:
     """Write the given columns (k,) of all rows, with their names and the labels, if any.
 
     Columns are written in the given order. The suffix of the path determines the format. NPY
-    files contain only the matrix.
+    files contain only the matrix. ``filled`` replaces missing values in blocks (r, k).
     """
     suffix = path.suffix.lower()
     if suffix == ".npy":
-        _write_npy(path, source, columns)
+        _write_npy(path, source, columns, filled)
     elif suffix == ".npz":
-        _write_npz(path, source, columns)
+        _write_npz(path, source, columns, filled)
     else:
-        _write_table(path, source, columns)
+        _write_table(path, source, columns, filled)
 
 
-def _column_blocks(source: SourceToWrite, columns: Indices) -> Iterator[Floats]:
+def _column_blocks(source: SourceToWrite, columns: Indices, filled: Fill) -> Iterator[Floats]:
     """Yield dense blocks (r, k) of the columns."""
     reader = source.reader
     # a matrix stored by columns is converted for blocks anyway
     if source.fits_in_memory:
-        yield _dense_columns(reader.load(), columns)
+        yield filled(_dense_columns(reader.load(), columns))
         return
     for _, X, _ in reader.blocks(0, None, reader.usual_step):
-        yield _dense_columns(X, columns)
+        yield filled(_dense_columns(X, columns))
 
 
 def _dense_columns(X: Any, columns: Indices) -> Floats:
@@ -90,12 +102,12 @@ def _dense_columns(X: Any, columns: Indices) -> Floats:
     return selected.toarray() if sp.issparse(selected) else np.ascontiguousarray(selected)
 
 
-def _write_npy(path: Path, source: SourceToWrite, columns: Indices) -> None:
+def _write_npy(path: Path, source: SourceToWrite, columns: Indices, filled: Fill) -> None:
     shape = (source.n_rows or 0, len(columns))
     # mapped: the result may be larger than memory
     out = np.lib.format.open_memmap(path, "w+", source.reader.dtype, shape)
     first = 0
-    for block in _column_blocks(source, columns):
+    for block in _column_blocks(source, columns, filled):
         out[first : first + len(block)] = block
         first += len(block)
 
@@ -114,7 +126,7 @@ def name_of_ids(reader: Reader, others: Iterable[str]) -> str:
     return name
 
 
-def _write_npz(path: Path, source: SourceToWrite, columns: Indices) -> None:
+def _write_npz(path: Path, source: SourceToWrite, columns: Indices, filled: Fill) -> None:
     """Write new X and feature_names, and copy all other arrays of an NPZ source."""
     arrays: dict[str, npt.NDArray[Any]] = {}
     origin = source.reader.path
@@ -130,15 +142,15 @@ def _write_npz(path: Path, source: SourceToWrite, columns: Indices) -> None:
     ids = source.reader.row_names
     if ids is not None:
         arrays.setdefault(source.reader.id_column or "sample_names", np.array(ids))
-    arrays["X"] = np.concatenate(list(_column_blocks(source, columns)))
+    arrays["X"] = np.concatenate(list(_column_blocks(source, columns, filled)))
     arrays["feature_names"] = feature_names(source)[columns].astype(str)
     np.savez_compressed(path, allow_pickle=False, **arrays)
 
 
-def _write_table(path: Path, source: SourceToWrite, columns: Indices) -> None:
+def _write_table(path: Path, source: SourceToWrite, columns: Indices, filled: Fill) -> None:
     """Write a table batch by batch, as CSV, TSV, Feather or Parquet."""
     import_optional("pyarrow", "data", what="A table")
-    found = _table_batches(source, columns)
+    found = _table_batches(source, columns, filled)
     # only Parquet writes columns of categories batch by batch
     if path.suffix.lower() != ".parquet":
         found = map(_plain, found)
@@ -162,7 +174,9 @@ def _table_writer(path: Path, schema: pa.Schema) -> Any:
     return import_optional("pyarrow.parquet").ParquetWriter(path, schema)
 
 
-def _table_batches(source: SourceToWrite, columns: Indices) -> Iterator[pa.RecordBatch]:
+def _table_batches(
+    source: SourceToWrite, columns: Indices, filled: Fill
+) -> Iterator[pa.RecordBatch]:
     """Yield batches of label, other columns and selected features, in the order of a table."""
     pa = import_optional("pyarrow")
     reader = source.reader
@@ -171,7 +185,7 @@ def _table_batches(source: SourceToWrite, columns: Indices) -> Iterator[pa.Recor
         # copied from the table: text, dates and labels stay what they are
         names = _order_of_columns(reader, selected.tolist())
         for batch in reader.scan(names):
-            yield _with_index(batch, reader)
+            yield _with_index(_filled_batch(batch, selected.tolist(), filled), reader)
         return
     names = list(map(str, selected))
     # a label column that is the column of ids is written once
@@ -182,7 +196,7 @@ def _table_batches(source: SourceToWrite, columns: Indices) -> Iterator[pa.Recor
     if ids is not None:
         names.insert(0, name_of_ids(reader, names))
     first = 0
-    for block in _column_blocks(source, columns):
+    for block in _column_blocks(source, columns, filled):
         arrays = [pa.array(column) for column in block.T.copy()]
         rows = slice(first, first + len(block))
         if labels is not None:
@@ -212,6 +226,29 @@ def _order_of_columns(reader: TableReader, selected: list[str]) -> list[str]:
         elif name in others:
             names.append(name)
     return names
+
+
+def _filled_batch(
+    batch: pa.RecordBatch, features: Sequence[str], filled: Fill
+) -> pa.RecordBatch:
+    """Return a batch of a table whose features have no gaps. Filled features are float64."""
+    if filled is unchanged:
+        return batch
+    pa = import_optional("pyarrow")
+    block = np.empty((batch.num_rows, len(features)))
+    for place, name in enumerate(features):
+        column = batch.column(name)
+        # numpy has no missing booleans
+        number = column.cast("uint8") if pa.types.is_boolean(column.type) else column
+        block[:, place] = number.to_numpy(zero_copy_only=False)
+    done = filled(block)
+    place_of = {name: place for place, name in enumerate(features)}
+    arrays = []
+    for name, column in zip(batch.schema.names, batch.columns):
+        is_feature = name in place_of
+        arrays.append(pa.array(done[:, place_of[name]]) if is_feature else column)
+    made = pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+    return made.replace_schema_metadata(batch.schema.metadata)
 
 
 def _with_index(batch: pa.RecordBatch, reader: TableReader) -> pa.RecordBatch:

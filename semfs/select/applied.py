@@ -18,6 +18,7 @@ from semfs.scverse import result_columns, result_summary
 from semfs.select.opening import gene_names
 from semfs.select.outputs import check_file_ending, check_format
 from semfs.select.reduced import write_cells, write_matrix
+from semfs.selectors.filling import Filling, fill_values_of
 from semfs.selectors.ranking import RankingSelector
 from semfs.selectors.selected_columns import names_of_selected, no_selected
 from semfs.validation import ParameterError, listed
@@ -34,6 +35,9 @@ def transform_file(
     sample_id: str | None = None,
 ) -> tuple[int, int]:
     """Write the selected features of all samples of a file.
+
+    Values are those of the file. If the fit filled missing values, those of the selected
+    features are filled as well, except in .h5ad files.
 
     Parameters
     ----------
@@ -85,11 +89,16 @@ def transform_file(
     source = source_of(reader, None if label is None else labels)
     check_format(source, out)
     places = _places(selector, source, data)
+    fill = fill_values_of(selector)
     with atomic_write(out) as file:
         if out.suffix.lower() == ".h5ad":
             write_cells(source, file, _columns(selector, source), _summary(selector), places)
-        else:
+        elif fill is None:
             write_matrix(source, places, file)
+        else:
+            filling = Filling(fill)
+            write_matrix(source, places, file, filling.filled)
+            filling.warn()
     return source.n_rows or 0, len(places)
 
 

@@ -14,9 +14,10 @@ import numpy as np
 from semfs._typing import Indices
 from semfs.io.anndata import frame_column, is_anndata_zarr, view
 from semfs.io.tenx import unique_names
-from semfs.io.write import feature_names, write_columns, write_h5ad
+from semfs.io.write import Fill, feature_names, unchanged, write_columns, write_h5ad
 from semfs.rows import BlockSource
 from semfs.scverse import result_columns, result_summary, store_columns, warn_of_other_names
+from semfs.selectors.filling import Filling, fill_values_of
 from semfs.selectors.semfs import SemFS
 from semfs.system import import_optional
 
@@ -31,22 +32,32 @@ def write_reduced(
     subset: bool,
     settings: Mapping[str, object] | None,
 ) -> None:
-    """Write the selected columns of all rows; .h5ad files keep all genes unless ``subset``."""
+    """Write the selected columns of all rows; .h5ad files keep all genes unless ``subset``.
+
+    Missing values are filled as in new samples; those of .h5ad files stay.
+    """
     selected = np.flatnonzero(selector.support_)
     if path.suffix.lower() != ".h5ad":
-        write_matrix(source, selected, path)
+        fill = fill_values_of(selector)
+        filled = unchanged if fill is None else Filling(fill).filled
+        write_matrix(source, selected, path, filled)
         return
     kept = selected if subset else None
     summary = result_summary(selector, settings)
     write_cells(source, path, result_columns(selector), summary, kept)
 
 
-def write_matrix(source: BlockSource, columns: Indices, path: Path) -> None:
-    """Write the columns (k,) of all rows as a table or an array."""
+def write_matrix(
+    source: BlockSource, columns: Indices, path: Path, filled: Fill = unchanged
+) -> None:
+    """Write the columns (k,) of all rows as a table or an array.
+
+    ``filled`` replaces missing values in blocks (r, k).
+    """
     if path.suffix.lower() == ".xlsx":
-        _write_excel(source, columns, path)
+        _write_excel(source, columns, path, filled)
     else:
-        write_columns(source, columns, path)
+        write_columns(source, columns, path, filled)
 
 
 def write_cells(
@@ -92,13 +103,13 @@ def _named_like_var(source: BlockSource) -> BlockSource:
     return replace(source, reader=renamed)
 
 
-def _write_excel(source: BlockSource, columns: Indices, path: Path) -> None:
+def _write_excel(source: BlockSource, columns: Indices, path: Path, filled: Fill) -> None:
     """Write the columns as a sheet, through a Feather file that pandas reads back."""
     pandas = import_optional("pandas", "data", what="An Excel file")
     import_optional("openpyxl", "data", what="An Excel file")
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "reduced.feather"
-        write_columns(source, columns, table)
+        write_columns(source, columns, table, filled)
         pandas.read_feather(table).to_excel(path, index=False, engine="openpyxl")
 
 

@@ -105,8 +105,9 @@ def select_features(
         units differ. Results are in the units of the source.
     impute : {"median"}, optional
         "median" fills missing values with the median of the feature over at most 20,000 samples
-        of the fit. Open the source with ``missing_values="keep"``. In the written files,
-        missing values stay missing. ``SemFS(missing_values="class-mean")`` is an alternative.
+        of the fit. Open the source with ``missing_values="keep"``. They are
+        also filled in the written tables. ``SemFS(missing_values="class-mean")`` is an
+        alternative.
     scheduler : str, optional
         Address of a Dask cluster, such as ``tcp://host:8786``. Its workers must be able to read
         the file.

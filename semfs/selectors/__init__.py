@@ -16,7 +16,8 @@ The modules in the order of a fit:
 - ``solving``, ``outcome``, ``fitted``: the solver, its solution in the features and units of
   the user, and everything that a fit learned
 - ``selected_columns``, ``classifier``, ``prediction``, ``gaussian_density``, ``same_space``,
-  ``together``: predictions of the classes of samples. ``annotated`` makes table columns of them
+  ``together``: predictions of the classes of samples. ``filling`` fills gaps of new samples,
+  and ``annotated`` makes table columns of the predictions
 - ``calibrated``, ``calibration``, ``calibration_sample``, ``certainty``: scores that are
   comparable between seen and unseen classes, and probabilities
 - ``explanation``, ``explaining``, ``copies``, ``stability``: why features were selected

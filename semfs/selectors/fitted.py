@@ -18,6 +18,7 @@ from semfs.rows.device import to_numpy
 from semfs.rows.preprocess import NO_PREPROCESSING
 from semfs.selectors.calibrated import CalibratedPredictor
 from semfs.selectors.calibration_sample import CalibrationSample
+from semfs.selectors.filling import fill_values_of
 from semfs.selectors.prediction import ClassPredictor
 from semfs.selectors.rules.findings import NO_FINDINGS, Findings
 from semfs.selectors.same_space import perhaps_same_space, same_space
@@ -108,6 +109,7 @@ class Fitted:
     marks: Mask | None = None  # (C, k), which selected features mark which class
     batches: Any = None  # (B,), batches whose offsets were removed
     batch_offsets: Float64 | None = None  # (B, k), of the selected features
+    fill_values: Float64 | None = None  # (k,), for gaps of the selected features; None: error
 
     @classmethod
     def from_attributes(cls, selector: LinearSelector) -> Fitted:
@@ -139,6 +141,7 @@ class Fitted:
             marks=to_numpy(getattr(selector, "marks_", None)),
             batches=getattr(selector, "batches_", None),
             batch_offsets=to_numpy(getattr(selector, "batch_offsets_", None)),
+            fill_values=fill_values_of(selector),
         )
 
     def all_attributes(self) -> dict[str, Any]:
@@ -175,6 +178,7 @@ class Fitted:
             "marks_": self._marks(),
             "batches_": np.zeros(0) if self.batches is None else self.batches,
             "batch_offsets_": np.zeros((0, self.n_selected)) if offsets is None else offsets,
+            "fill_values_": np.zeros(0) if self.fill_values is None else self.fill_values,
         }
 
     @property
@@ -261,6 +265,7 @@ class Fitted:
             sample=None if self.sample is None else self.sample.keep_features(kept),
             marks=None if self.marks is None else self.marks[:, kept],
             batch_offsets=None if self.batch_offsets is None else self.batch_offsets[:, kept],
+            fill_values=None if self.fill_values is None else self.fill_values[kept],
         )
         if self.normal_equations is None:
             return shorter
@@ -294,6 +299,7 @@ class Fitted:
             class_means=self.class_means / unit,
             within=self.within / np.outer(unit, unit),
             batch_offsets=None if self.batch_offsets is None else self.batch_offsets / unit,
+            fill_values=None if self.fill_values is None else self.fill_values / unit,
             normal_equations=equations,
             sample=sample,
             preprocessing=replace(self.preprocessing, scale=None),

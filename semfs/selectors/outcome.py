@@ -14,6 +14,7 @@ from semfs.method.quadratic import Solution
 from semfs.rows import MemoryRows, in_memory
 from semfs.selectors.calibration_sample import CalibrationSample
 from semfs.selectors.fitted import Fitted, NormalEquations
+from semfs.selectors.inputs.missing import fills_gaps
 from semfs.selectors.inputs.number_range import RESCALE
 from semfs.selectors.problem import Problem
 from semfs.validation import warn_user
@@ -75,7 +76,27 @@ class Outcome:
             marks=problem.rules.levels.markers(selected),
             batches=batches,
             batch_offsets=batch_offsets,
+            fill_values=self._fill_values(selected),
         )
+
+    def _fill_values(self, selected: Indices) -> Float64 | None:
+        """Return what fills gaps of the selected features (k,) in new samples.
+
+        None if the fit did not fill gaps. Gaps of counts to be normalized are not filled,
+        because a gap changes the total of its sample.
+        """
+        problem = self.problem
+        steps = problem.preprocessing
+        if steps.normalize is not None:
+            return None
+        if steps.fill is not None:
+            scale = 1.0 if steps.scale is None else steps.scale[selected]
+            return np.asarray(steps.fill[selected] * scale, dtype=np.float64)
+        if not fills_gaps(problem.params):
+            return None
+        # the mean of the fit, in which gaps have the means of their classes
+        means = take_columns(problem.moments.means, selected)
+        return np.average(means, axis=0, weights=problem.moments.counts)
 
     def _n_selected(self) -> int:
         """Return the number of features to select."""

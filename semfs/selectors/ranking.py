@@ -28,6 +28,7 @@ from semfs.labels import LabelArray
 from semfs.rows import Preprocessing, column_places
 from semfs.rows.dask_data import is_dask, lazy_columns
 from semfs.rows.device import namespace_of, to_numpy
+from semfs.selectors.filling import fill_values_of, filled_result
 from semfs.selectors.inputs.labeled import Samples
 from semfs.selectors.inputs.matrix import training_matrix, without_text_columns
 from semfs.selectors.inputs.nonfinite import (
@@ -176,8 +177,9 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         ----------
         X : array-like or sparse matrix of shape (n, d), AnnData or path
             Samples with all features of `fit`. Missing values in features that are not selected
-            do not matter. In AnnData and in files, features are found by name, and only the
-            selected features are needed. From a file, only these are kept in memory. For
+            do not matter. Those in selected features are filled with ``fill_values_``, if
+            the fit filled gaps. In AnnData and in files, features are found by name, and only
+            the selected features are needed. From a file, only these are kept in memory. For
             AnnData, the result is an AnnData object, as if it were sliced.
         """
         check_is_fitted(self, "support_")
@@ -186,12 +188,18 @@ class RankingSelector(SelectorMixin, BaseEstimator):
         if genes is not None:
             return genes.keep(self._places_of_genes(genes.names))
         names = getattr(self, "feature_names_in_", None)
+        fill = fill_values_of(self)
         if is_dask(X):
-            return self._lazily_selected(X)
-        blocks = selected_blocks(X, self._get_support_mask(), names, self._preprocessing())
+            lazy = self._lazily_selected(X)
+            return lazy if fill is None else filled_result(lazy, fill)
+        support = self._get_support_mask()
+        keep = fill is not None
+        blocks = selected_blocks(X, support, names, self._preprocessing(), keep_missing=keep)
         if blocks is None:
-            return self._transform_in_memory(without_text_columns(X))
-        return stacked(list(blocks))
+            found = self._transform_in_memory(without_text_columns(X))
+        else:
+            found = stacked(list(blocks))
+        return found if fill is None else filled_result(found, fill)
 
     def _transform_in_memory(self, X: Any) -> Any:
         """Return the selected columns of a matrix or frame; gaps in others do not matter."""

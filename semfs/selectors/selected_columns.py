@@ -27,6 +27,7 @@ from semfs.rows import (
 )
 from semfs.rows.dask_data import dask_blocks, lazy_rows
 from semfs.rows.device import to_numpy
+from semfs.selectors.filling import Filling, fill_values_of, filled_result
 from semfs.selectors.inputs.kind import Kind, classify
 from semfs.selectors.inputs.matrix import training_matrix
 from semfs.selectors.inputs.nonfinite import has_nonfinite, with_zeros_elsewhere
@@ -87,17 +88,23 @@ def selected_columns(
 ) -> Iterator[Float64]:
     """Yield the selected columns (r, k) of X in float64; one block if X is in memory.
 
-    Raise if there is NaN, unless ``allow_gaps`` is true.
+    Gaps are filled with the values that the fit learned. If it learned none, raise if there is
+    NaN. With ``allow_gaps``, NaN stays.
     """
     names = getattr(selector, "feature_names_in_", None)
     support = selector._get_support_mask()
-    blocks = selected_blocks(X, support, names, selector._preprocessing())
+    fill = fill_values_of(selector)
+    keep = fill is not None
+    blocks = selected_blocks(X, support, names, selector._preprocessing(), keep_missing=keep)
     if blocks is None:
-        yield dense(_columns_in_memory(selector, X, method, finite=not allow_gaps))
-        return
+        finite = not allow_gaps and fill is None
+        blocks = iter([_columns_in_memory(selector, X, method, finite=finite)])
+    blocks = map(dense, blocks)
     if allow_gaps:
-        yield from map(dense, blocks)
+        yield from blocks
         return
+    if fill is not None:
+        blocks = Filling(fill).blocks(blocks)
     selected_names = None if names is None else names[support]
     yield from _finite_blocks(blocks, selected_names)
 
@@ -110,7 +117,9 @@ def present_columns(
     names = getattr(selector, "feature_names_in_", None)
     support = selector._get_support_mask()
     every = np.ones(int(support.sum()), dtype=bool)
-    found = present_features(X, support, names, selector._preprocessing())
+    keep = fill_values_of(selector) is not None
+    steps = selector._preprocessing()
+    found = present_features(X, support, names, steps, keep_missing=keep)
     if found is None:  # X has no names, so that no feature may be missing
         return PresentColumns(selected_columns(selector, X, method), every)
     X, present = found
@@ -133,9 +142,12 @@ def present_columns(
 def map_lazily(selector: RankingSelector, X: Any, function: Callable[[Float64], Any]) -> Any:
     """Apply a function lazily to the selected columns (n, k) of a Dask collection."""
     selected = selector._lazily_selected(X)
+    fill = fill_values_of(selector)
 
     def of_chunk(chunk: Matrix) -> Any:
         Z = dense(chunk)
+        if fill is not None:
+            Z = filled_result(Z, fill)
         if not np.isfinite(Z).all():
             check_all_finite(Z, advice=FILL_TO_PREDICT)
         return function(Z)
@@ -178,6 +190,10 @@ def _named_columns(selector: RankingSelector, X: DataLike, kept: Mask) -> Iterat
         frame: Any = X
         columns = [str(name) for name in names[kept]]
         blocks = iter([frame[columns].to_numpy()])
+    fill = fill_values_of(selector)
+    if fill is not None:
+        present = kept[np.flatnonzero(selector._get_support_mask())]
+        blocks = Filling(fill[present]).blocks(map(dense, blocks))
     return _finite_blocks(blocks, names[kept])
 
 
@@ -275,20 +291,23 @@ def selected_blocks(
     support: Mask,
     names: Sequence[str] | None = None,
     preprocessing: Preprocessing | None = None,
+    *,
+    keep_missing: bool = False,
 ) -> Iterator[Matrix] | None:
     """Return the selected columns (r, k) of samples in files or Dask, block by block.
 
     For samples in memory, return None. If X and the selector have feature names, columns are
     found by name, so other columns may be missing, and their order does not matter. Files and
     AnnData are preprocessed as those of the fit. A source that was opened already is used
-    unchanged.
+    unchanged. With ``keep_missing``, empty cells of files are NaN.
     """
     kind = classify(X)
     source: BlockSource
     if kind is Kind.DASK:
         return dask_blocks(X, np.flatnonzero(support), len(support), names)
     if kind is Kind.STORED:
-        source = open_unlabeled(X, preprocessing, only=names_of_selected(support, names))
+        only = names_of_selected(support, names)
+        source = open_unlabeled(X, preprocessing, keep_missing=keep_missing, only=only)
     elif kind is Kind.SOURCE and in_blocks(X):
         source = X
     else:
@@ -303,6 +322,8 @@ def present_features(
     support: Mask,
     names: Sequence[str] | None,
     preprocessing: Preprocessing | None = None,
+    *,
+    keep_missing: bool = False,
 ) -> tuple[DataLike, Mask] | None:
     """Return X (opened if it is a file) and which selected features (k,) it has, by name.
 
@@ -313,7 +334,8 @@ def present_features(
     kind = classify(X)
     samples: Any = X
     if kind is Kind.STORED:
-        samples = open_unlabeled(X, preprocessing, only=names_of_selected(support, names))
+        only = names_of_selected(support, names)
+        samples = open_unlabeled(X, preprocessing, keep_missing=keep_missing, only=only)
         kind = Kind.SOURCE
     if kind is Kind.SOURCE:
         found = samples.feature_names

@@ -147,8 +147,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         scatter of a feature within classes is divided by the share of samples in which the
         feature was observed. Each feature needs an observed value in every class. In unlabeled
         samples, a missing value is replaced by the mean of the feature over these samples.
-        "class-mean" needs dense data that fit into memory, and `predict` needs complete
-        samples.
+        "class-mean" needs dense data that fit into memory. In new samples, `predict` and
+        `transform` replace it by the mean of the feature in the fit (``fill_values_``).
     candidates : sequence of int or str, optional
         If given, only these features and those in `include` may be selected. Name them as in
         `include`. The parameters from this one to `capacity` are the rules of a panel. Those
@@ -279,6 +279,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Batches whose offsets were removed. Empty if there were no batches, or only one.
     batch_offsets_ : ndarray of shape (B, k)
         Offset of each batch in each selected feature.
+    fill_values_ : ndarray of shape (k,)
+        What replaces missing values of the selected features in new samples. Empty if the fit
+        did not fill missing values; then they are an error.
     n_features_in_ : int
         Number of features d.
     feature_names_in_ : ndarray of shape (d,)

@@ -9,7 +9,7 @@ import pandas as pd
 from typer.testing import CliRunner
 
 from problems import make_problem
-from semfs import SemFS, save
+from semfs import SemFS, load, save
 from semfs.cli import app
 
 
@@ -225,3 +225,76 @@ def test_equal_text_in_the_first_column_names_no_samples(lab, tmp_path):
     out = tmp_path / "named.csv"
     assert run("predict", folder / "cut.npz", tmp_path / "p.csv", "-o", out).exit_code == 0
     assert pd.read_csv(out)["sample"].tolist() == list(range(len(new)))
+
+
+# ---- missing values -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gaps(lab):
+    """Commands that impute, and what they fill: the frame of seen samples, and new ones."""
+    folder, new = lab
+    seen = pd.read_csv(folder / "seen.csv")
+    rng = np.random.default_rng(3)
+    features = list(new.columns)
+    for frame in (seen, new := new.copy()):
+        frame[features] = frame[features].mask(rng.random(frame[features].shape) < 0.1)
+    seen.to_csv(folder / "seen-gaps.csv", index=False)
+    new.to_csv(folder / "new-gaps.csv", index=False)
+    new.to_parquet(folder / "new-gaps.parquet")
+    return folder, seen, new
+
+
+@pytest.mark.parametrize("options", [[], ["--scale"]])
+@pytest.mark.parametrize("impute", ["median", "class-mean"])
+def test_gaps_are_filled_with_the_values_of_the_fit_in_every_command(
+    gaps, tmp_path, impute, options
+):
+    folder, seen, new = gaps
+    panel, out = tmp_path / "panel.npz", tmp_path / "reduced.csv"
+    arguments = ["--label", "kind", "-k", 3, "--impute", impute, *options]
+    arguments += ["-o", out, "--save", panel]
+    done = run("select", folder / "seen-gaps.csv", *arguments)
+    assert done.exit_code == 0, done.output
+    features = seen.drop(columns="kind")
+    values = features.median()
+    if impute == "class-mean":
+        values = features.fillna(features.groupby(seen["kind"]).transform("mean")).mean()
+    selector = load(panel)
+    names = list(selector.get_feature_names_out())
+    np.testing.assert_allclose(selector.fill_values_, values[names], rtol=1e-5)
+    reduced = pd.read_csv(out)
+    np.testing.assert_allclose(reduced[names], features.fillna(values)[names], rtol=1e-5)
+    expected = new.fillna(values)
+    n_gaps = int(new[names].isna().sum().sum())
+    for ending in (".csv", ".parquet"):
+        table = tmp_path / f"cut{ending}"
+        done = run("transform", panel, folder / f"new-gaps{ending}", "-o", table)
+        assert done.exit_code == 0, done.output
+        assert f"{n_gaps} missing values of selected" in " ".join(done.output.split())
+        found = pd.read_csv(table) if ending == ".csv" else pd.read_parquet(table)
+        np.testing.assert_allclose(found[names], expected[names], rtol=1e-5)
+    matrix = tmp_path / "cut.npy"
+    assert run("transform", panel, folder / "new-gaps.csv", "-o", matrix).exit_code == 0
+    np.testing.assert_allclose(np.load(matrix), expected[names], rtol=1e-5)
+    done = run("predict", panel, folder / "new-gaps.csv", "-o", tmp_path / "named.csv")
+    assert done.exit_code == 0, done.output
+    assert f"{n_gaps} missing values of selected" in " ".join(done.output.split())
+    found = pd.read_csv(tmp_path / "named.csv")
+    labels, shares = selector.predict_top(expected)
+    np.testing.assert_array_equal(found["class"], labels[:, 0])
+    np.testing.assert_allclose(found["probability"], shares[:, 0], rtol=1e-5)
+
+
+def test_annotate_fills_gaps_as_the_fit_did(gaps):
+    anndata = pytest.importorskip("anndata")
+    from semfs.scverse import annotate
+
+    _folder, seen, new = gaps
+    features = seen.drop(columns="kind")
+    selector = SemFS(3, missing_values="class-mean").fit(features, seen["kind"])
+    cells = anndata.AnnData(new)
+    with pytest.warns(UserWarning, match="missing values of selected features"):
+        annotate(cells, selector)
+    expected = selector.predict(new)
+    assert cells.obs["semfs_class"].tolist() == [str(label) for label in expected]

@@ -601,13 +601,19 @@ def test_all_columns_with_gaps_are_told_at_once(gaps, invoke):
 
 @pytest.mark.parametrize("impute", ["median", "class-mean"])
 @pytest.mark.parametrize("further", [(), ("--scale",)])
-def test_gaps_are_filled_for_the_fit_and_stay_in_the_file(gaps, invoke, impute, further):
+def test_gaps_are_filled_for_the_fit_and_in_the_file(gaps, invoke, impute, further):
     out = gaps.with_name("out.csv")
     arguments = ("--label", "kind", "-k", "1", "-o", out, "--impute", impute)
     invoke("select", gaps, *arguments, *further)
     reduced = pd.read_csv(out)
     assert list(reduced.columns) == ["kind", "height"]
-    assert reduced["height"].isna().sum() == 9
+    before = pd.read_csv(gaps)["height"]
+    was_gap = before.isna()
+    assert was_gap.sum() == 9
+    # one value for all of them, whatever their class: that of the fit
+    assert reduced["height"][was_gap].nunique(dropna=False) == 1
+    assert reduced["height"].notna().all()
+    assert_array_equal(reduced["height"][~was_gap], before[~was_gap])
 
 
 def test_an_unlabeled_file_may_have_other_features(gaps, invoke, tmp_path):

@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 
 from problems import make_problem
-from semfs import SemFS, SemFSCV
+from semfs import SemFS, SemFSCV, load, save
 from semfs.method.moments import Moments
 from semfs.selectors.inputs.missing import fill_with_means
 
@@ -145,14 +146,102 @@ def test_a_search_over_folds_fills_gaps():
     assert_allclose(search.scores_, expected.scores_, rtol=1e-9)
 
 
-def test_transform_keeps_gaps_and_predict_refuses_them():
-    X, y, _ = make_problem()
-    gaps = with_gaps(X, 0.1)
-    selector = SemFS(3, missing_values="class-mean").fit(gaps, y)
-    assert_array_equal(selector.transform(gaps), gaps[:, selector.get_support()])
+@pytest.fixture(scope="module")
+def learned():
+    """A selector that filled gaps, new samples with gaps, and the same filled by hand."""
+    X, y, A = make_problem(n=200, d=8, m=4)
+    names = [f"s{j}" for j in range(8)]
+    seen = pd.DataFrame(with_gaps(X, 0.1), columns=names)
+    selector = SemFS(3, attributes=A, missing_values="class-mean").fit(seen, y)
+    new = pd.DataFrame(with_gaps(X[:40], 0.2, seed=1), columns=names)
+    # gaps of the fit have the means of their classes
+    values = seen.fillna(seen.groupby(y).transform("mean")).mean()
+    return selector, new, new.fillna(values)
+
+
+FILLED = ["transform", "predict", "predict_proba", "predict_together", "decision_function"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("question", [*FILLED, "predict_attributes", "predict_top"])
+@pytest.mark.parametrize("form", ["frame", "array", "file", "loaded", "dask"])
+def test_gaps_of_new_samples_are_filled_with_the_means_of_the_fit(
+    learned, question, form, tmp_path
+):
+    selector, new, filled = learned
+    samples = new
+    if form == "array":
+        samples = new.to_numpy()
+    if form == "file":
+        new.to_csv(tmp_path / "new.csv", index=False)
+        samples = tmp_path / "new.csv"
+    if form == "dask":
+        samples = pytest.importorskip("dask.array").from_array(new.to_numpy(), chunks=(15, 8))
+    if form == "loaded":
+        selector = load(save(selector, tmp_path / "panel.npz"))
+    found = getattr(selector, question)(samples)
+    expected = getattr(selector, question)(filled)
+    if not isinstance(found, tuple):
+        found, expected = (found,), (expected,)
+    for one, other in zip(found, expected):
+        if np.asarray(other).dtype.kind == "f":
+            assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-6)
+        else:
+            assert_array_equal(np.asarray(one), np.asarray(other))
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_frames_that_transform_returns_have_no_gaps(learned, package):
+    pytest.importorskip(package)
+    selector, new, filled = learned
+    framed = clone(selector).set_output(transform=package)
+    framed.__dict__.update({k: v for k, v in vars(selector).items() if k.endswith("_")})
+    found = framed.transform(new)
+    assert_allclose(found.to_numpy(), filled[selector.get_feature_names_out()])
+
+
+def test_a_warning_counts_what_was_filled(learned):
+    selector, _new, filled = learned
+    rows = filled.copy()
+    first, second, third = selector.get_feature_names_out()
+    rows.loc[3, first] = np.nan
+    rows.loc[5, [first, second, third]] = np.nan
+    with pytest.warns(UserWarning, match="4 missing values of selected features, in 2 sampl"):
+        selector.predict(rows)
+    with pytest.warns(UserWarning, match="1 sample has no value of any selected feature"):
+        selector.predict(rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        selector.predict(filled)
+
+
+def test_infinity_of_new_samples_is_no_gap(learned):
+    selector, _new, filled = learned
+    rows = filled.copy()
+    rows.loc[3, selector.get_feature_names_out()[0]] = np.inf
+    with pytest.raises(ValueError, match="infinity"):
+        selector.predict(rows)
+
+
+def test_a_shorter_selection_and_an_older_file_keep_to_what_they_know(learned, tmp_path):
+    selector, new, _ = learned
+    shorter = selector._get_fitted().top(2)
+    kept = np.isin(selector.get_support(indices=True), shorter.selected)
+    assert_array_equal(shorter.fill_values, selector.fill_values_[kept])
+    older = load(save(selector, tmp_path / "panel.npz"))
+    # files of earlier versions have no such attribute
+    del older.fill_values_
+    assert len(older.predict(new.fillna(0.0))) == len(new)
     with pytest.raises(ValueError, match="NaN"):
-        selector.predict(gaps)
-    assert len(selector.predict(X)) == len(X)
+        older.predict(new)
+
+
+def test_without_gaps_in_mind_a_fit_learns_no_values():
+    X, y, _ = make_problem()
+    selector = SemFS(3).fit(X, y)
+    assert selector.fill_values_.shape == (0,)
+    with pytest.raises(ValueError, match="NaN"):
+        selector.predict(with_gaps(X, 0.1))
 
 
 def test_all_columns_with_gaps_are_named_at_once():

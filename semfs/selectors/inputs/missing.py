@@ -26,10 +26,10 @@ from semfs.selectors.inputs.unlabeled_rows import UnlabeledRows
 from semfs.validation import ParameterError, listed
 
 if TYPE_CHECKING:
-    from sklearn.base import BaseEstimator
+    pass
 
 
-def fills_gaps(estimator: BaseEstimator) -> bool:
+def fills_gaps(estimator: object) -> bool:
     """Return whether the estimator fills missing values of X instead of raising an error."""
     return getattr(estimator, "missing_values", "error") != "error"
 
