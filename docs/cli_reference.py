@@ -13,14 +13,17 @@ import typer
 from semfs.cli import app
 
 PAGE = Path(__file__).parent / "cli.md"
+#: An option in a text, outside of code: as plain text, its hyphens would become a dash.
+OPTION = re.compile(r"(?<![\w`'-])(--?[a-z][a-z-]*)(?=[^`]*(?:`[^`]*`[^`]*)*$)")
 HEAD = """# Command line
 
 <!-- Written by docs/cli_reference.py from `semfs --help`; `make cli-docs` writes it again. -->
 
-The extra `cli` ([installation](install.md)) installs the command `semfs`. An error in data or
-files is one line on standard error that says what was found, what was expected and what to do;
-a misspelt command or option shows its usage. The exit code is 2 in both cases. Output is plain
-text without escape codes in a pipe or with `NO_COLOR` set; `--json` is for scripts.
+The extra `cli` ([installation](install.md)) installs the command `semfs`. If data or files
+have an error, one line on standard error says what was found, what was expected and what to do.
+After a misspelled command or option, the command prints its usage. The exit code is 2 in both
+cases. In a pipe, or if `NO_COLOR` is set, the output is plain text without escape codes. For
+scripts, use `--json`.
 `semfs --install-completion` sets up tab completion in your shell, and `semfs --version`
 prints the version.
 """
@@ -52,7 +55,8 @@ def _argument(parameter: Any) -> str:
 
 
 def _paragraphs(text: str) -> str:
-    return "\n\n".join(" ".join(part.split()) for part in text.strip().split("\n\n"))
+    parts = [" ".join(part.split()) for part in text.strip().split("\n\n")]
+    return "\n\n".join(OPTION.sub(r"`\1`", part) for part in parts)
 
 
 def _options(command: Any) -> str:
@@ -79,6 +83,7 @@ def _options(command: Any) -> str:
 def _help(parameter: Any) -> str:
     text = " ".join((parameter.help or "").split())
     text = re.sub(r"<([^>]*)>", r"`\1`", text).replace("|", "\\|")
+    text = OPTION.sub(r"`\1`", text)
     values = _values(getattr(parameter, "type_descriptor", None))
     if values:
         text += " Values: " + ", ".join(f"`{value}`" for value in values) + "."

@@ -84,7 +84,7 @@ figure.tight_layout()
 # %%
 # Unseen types
 # ------------
-# One split proves little. So we hide other types twelve times, select genes on the rest, and let K-means
+# One split proves little. Therefore we hide other types twelve times, select genes on the rest, and let K-means
 # cluster the cells of the hidden types. Their labels are used for scoring only. Rankings are nested, so one fit
 # serves panels of every size.
 

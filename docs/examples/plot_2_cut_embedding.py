@@ -71,5 +71,5 @@ ax.legend(frameon=False)
 figure.tight_layout()
 
 # %%
-# With seven seen classes and a rough description, attributes and plain labels are about as good. At few
-# coordinates, random ones are no worse. :doc:`/knowledge` shows where descriptions help.
+# With seven seen classes and a rough description, attributes are about as good as plain labels. With few
+# coordinates, random ones are as good. :doc:`/knowledge` shows where descriptions help.

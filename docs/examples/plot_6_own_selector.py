@@ -15,8 +15,8 @@ from semfs.lab.comparison import curves
 from semfs.lab.evaluate import evaluate
 
 # %%
-# This one ranks features by the ratio of between-class to within-class variance, and weighs all classes
-# equally. It is written to a file because worker processes must be able to import it.
+# This one ranks features by the ratio of between-class to within-class variance, and gives all classes the
+# same weight. It is written to a file because worker processes must be able to import it.
 
 source = """
 import numpy as np
@@ -69,8 +69,7 @@ axes[0].legend(frameon=False, fontsize=8)
 figure.tight_layout()
 
 # %%
-# This is one split. The whole protocol, resumable, on many splits and your own data sets, is
-# ``semfs reproduce clustering --data DIR --out RUN --method ...``, and ``semfs report RUN`` makes one
-# page of it.
+# This is one split. ``semfs reproduce clustering --data DIR --out RUN --method ...`` runs the whole protocol on
+# many splits and on your own data sets. It can be resumed, and ``semfs report RUN`` makes one page of the results.
 
 Path("my_selector.py").unlink()
