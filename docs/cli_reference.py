@@ -15,6 +15,8 @@ from semfs.cli import app
 PAGE = Path(__file__).parent / "cli.md"
 #: An option in a text, outside of code: as plain text, its hyphens would become a dash.
 OPTION = re.compile(r"(?<![\w`'-])(--?[a-z][a-z-]*)(?=[^`]*(?:`[^`]*`[^`]*)*$)")
+#: What the values of options are called.
+KINDS = {str: "text", int: "whole number", float: "number", Path: "path"}
 HEAD = """# Command line
 
 <!-- Written by docs/cli_reference.py from `semfs --help`; `make cli-docs` writes it again. -->
@@ -24,6 +26,9 @@ have an error, one line on standard error says what was found, what was expected
 After a misspelled command or option, the command prints its usage. The exit code is 2 in both
 cases. In a pipe, or if `NO_COLOR` is set, the output is plain text without escape codes. For
 scripts, use `--json`.
+The column *value* lists the possible values, or says what is expected. "none" stands for a
+switch without a value, and "several" for an option that may be repeated. A dash in the column
+*default* means that nothing is set.
 `semfs --install-completion` sets up tab completion in your shell, and `semfs --version`
 prints the version.
 """
@@ -69,9 +74,10 @@ def _options(command: Any) -> str:
         if _is_argument(parameter):
             names = [_argument(parameter)]
         shown = ", ".join(f"`{name}`" for name in names)
-        row = f"| {shown} | {_help(parameter)} |"
+        cells = [shown, _value(parameter), _default(parameter), _help(parameter)]
+        row = f"| {' | '.join(cells)} |"
         groups.setdefault(getattr(parameter, "rich_help_panel", None), []).append(row)
-    head = "| option | meaning |\n|---|---|"
+    head = "| option | value | default | meaning |\n|---|---|---|---|"
     tables = []
     for group, rows in groups.items():
         title = f"**{group}**\n\n" if group else ""
@@ -83,21 +89,38 @@ def _options(command: Any) -> str:
 def _help(parameter: Any) -> str:
     text = " ".join((parameter.help or "").split())
     text = re.sub(r"<([^>]*)>", r"`\1`", text).replace("|", "\\|")
-    text = OPTION.sub(r"`\1`", text)
-    values = _values(getattr(parameter, "type_descriptor", None))
+    return OPTION.sub(r"`\1`", text)
+
+
+def _value(parameter: Any) -> str:
+    """Return what an option takes: one of a list, a number, text, a path, or nothing."""
+    if getattr(parameter, "is_flag", False):
+        return "none"
+    annotation = parameter.type_descriptor.annotation
+    values = _values(annotation)
     if values:
-        text += " Values: " + ", ".join(f"`{value}`" for value in values) + "."
+        return ", ".join(f"`{value}`" for value in values)
+    if get_origin(annotation) is list:
+        (item,) = get_args(annotation)
+        return f"{KINDS[item]}, several"
+    return KINDS[annotation]
+
+
+def _default(parameter: Any) -> str:
+    """Return the default of an option; a dash stands for nothing, which the help explains."""
+    if parameter.required:
+        return "**required**"
     default = parameter.default
-    if not (default is None or isinstance(default, bool) or default == "" or callable(default)):
-        text += f" Default: `{default}`."
-    return text + (" **Required.**" if parameter.required else "")
+    if getattr(parameter, "is_flag", False):
+        return "on" if default is True else "off"
+    if default is None or default == "" or callable(default):
+        return "–"
+    return f"`{default}`"
 
 
-def _values(type_descriptor: Any) -> list[str]:
+def _values(annotation: Any) -> list[str]:
     """Return the values of an option that takes one of a list, else nothing."""
-    annotation = getattr(type_descriptor, "annotation", None)
-    choices = [annotation, *get_args(annotation)]
-    for choice in choices:
+    for choice in [annotation, *get_args(annotation)]:
         if get_origin(choice) is Literal:
             return [str(value) for value in get_args(choice)]
     return []

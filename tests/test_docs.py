@@ -112,6 +112,21 @@ def test_the_reference_of_the_command_line_is_fresh():
     assert PAGES["cli.md"] == load_module("cli_reference").reference(), "run: make cli-docs"
 
 
+def test_every_option_in_the_reference_has_its_values_and_default():
+    rows = [
+        line.split(" | ") for line in PAGES["cli.md"].splitlines() if line.startswith("| `")
+    ]
+    assert len(rows) > 100
+    cells = {row[0].removeprefix("| "): row[1:3] for row in rows}
+    assert all(len(row) == 4 and row[1] and row[2] for row in rows)
+    assert cells["`--missing-features`"] == ["`error`, `ignore`", "`error`"]
+    assert cells["`--together`"] == ["none", "off"]
+    assert cells["`--bootstraps`"] == ["whole number", "`100`"]
+    assert cells["`--table`, `-t`"] == ["path", "–"]
+    assert cells["`--prompt`"] == ["text, several", "–"]
+    assert cells["`SELECTOR`"] == ["path", "**required**"]
+
+
 def test_every_command_in_the_pages_is_one_that_exists():
     assert len(COMMANDS) >= 10
     commands = typer.main.get_command(app).commands
