@@ -35,7 +35,7 @@ QUICK = {
     "panel": ["--bootstraps", "3"],
 }
 #: Pages whose commands run, too: their blocks make the files that these need.
-WITH_COMMANDS = {"get-started.md", "annotate.md", "gene-panel.md", "sensors.md"}
+WITH_COMMANDS = {"get-started.md", "annotate.md", "gene-panel.md", "sensors.md", "own.md"}
 PAGES = {path.name: path.read_text("utf-8") for path in sorted(DOCS.glob("*.md"))}
 WITH_CODE = {name for name, text in PAGES.items() if "```python" in text}
 
@@ -110,6 +110,13 @@ def test_the_code_of_the_page_on_dask_runs(tmp_path, monkeypatch):
 
 def test_the_reference_of_the_command_line_is_fresh():
     assert PAGES["cli.md"] == load_module("cli_reference").reference(), "run: make cli-docs"
+
+
+def test_the_file_that_the_page_of_own_selectors_shows_is_the_one_that_runs():
+    text = PAGES["own.md"]
+    hidden = text.split("source = '''\n")[1].split("'''\nPath")[0]
+    shown = text.split(":caption: my_methods.py\n")[1].split("```")[0]
+    assert shown == hidden
 
 
 def test_every_option_in_the_reference_has_its_values_and_default():

@@ -70,12 +70,14 @@ LATEX = "Write the tables of the page to this folder, for LaTeX."
 REPEATS = "Number of K-means runs per score."
 METRIC = (
     "Also score the unseen classes with your own metric(X, y), given as "
-    "module:function. Larger must be better; repeatable."
+    "module:function. Larger must be better; repeatable. The guide 'Your own selector and your "
+    "own metric' has an example."
 )
 METHODS = (
     "Methods to compare, comma-separated, such as semfs, markers (those of scanpy's "
     "rank_genes_groups) or hvg; a wrong name lists them all. "
-    "Give your own as module:Class."
+    "Give your own as module:Class; the guide 'Your own selector and your own metric' has an "
+    "example."
 )
 FAILING_GROUPS = (
     "A table of features and groups, such as channels and their sensors. "
