@@ -218,6 +218,15 @@ class CorrectedRows:
         np.add.at(counts, self.pairs.batch_of, self.uncorrected.counts)
         return counts
 
+    def measured_means(self) -> Float64:
+        """Return the class means (C, d) of the samples without removing offsets."""
+        found = self.uncorrected
+        n_classes = len(self.pairs.classes)
+        counts = np.zeros(n_classes)
+        np.add.at(counts, self.pairs.class_of, found.counts)
+        sums = _group_sums(found.counts, found.means, self.pairs.class_of, n_classes)
+        return sums / counts[:, None]
+
     def moments(self) -> Moments:
         """Return the moments of the classes after removing offsets."""
         found = self.uncorrected
@@ -311,6 +320,20 @@ class CorrectedRows:
 def is_corrected(rows: object) -> TypeIs[CorrectedRows]:
     """Return whether offsets of batches are removed from samples."""
     return isinstance(rows, CorrectedRows)
+
+
+def measured_means(moments: Moments) -> Float64:
+    """Return the class means (C, d) of the samples as they were measured.
+
+    They are those of the moments, unless offsets of batches were removed.
+    """
+    rows = moments.rows
+    if not is_corrected(rows):
+        return moments.means
+    means = rows.measured_means()
+    place = {label: c for c, label in enumerate(rows.pairs.classes.tolist())}
+    wanted = [place[label] for label in moments.classes.tolist()]
+    return means[wanted]
 
 
 def uncorrected_rows(moments: Moments) -> Any:

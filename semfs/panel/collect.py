@@ -144,7 +144,7 @@ def _class_average(selector: LinearSelector, n_selected: int) -> Float64:
     selected = np.asarray(selector.order_)[:n_selected]
     # Class means are stored by ascending feature: these are their places, best first.
     entered = np.searchsorted(np.sort(selected), selected)
-    means: Float64 = np.asarray(selector.class_means_)
+    means: Float64 = selector._get_fitted().levels
     return means.mean(axis=0)[entered]
 
 

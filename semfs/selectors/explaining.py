@@ -9,7 +9,7 @@ import numpy as np
 
 from semfs._typing import Float64, Indices, Mask
 from semfs.attributes import AttributeTable
-from semfs.method.batches import is_corrected
+from semfs.method.batches import is_corrected, measured_means
 from semfs.method.markers import class_markers
 from semfs.method.moments import Moments
 from semfs.rows.device import to_numpy
@@ -114,6 +114,9 @@ def _class_tables(
     entered = np.searchsorted(np.sort(selected), selected)
     class_means = predictor.class_means(table)
     means = class_means.T[entered]
+    # in the tables they are as they were measured; predicted ones have no batch
+    levels = to_numpy(getattr(selector, "measured_means_", selector.class_means_))
+    means[:, : len(levels)] = np.asarray(levels).T[entered]
     markers = _markers(selector, class_means, predictor.within).T[entered]
     within = predictor.within[np.ix_(entered, entered)]
     correlations = _total_correlations(predictor.means.T[entered], within)
@@ -180,7 +183,10 @@ def _carried(row: Float64, names: Sequence[str], most: int = 3) -> str:
 
 
 def _class_levels(moments: Moments | None, selected: Indices, n_classes: int) -> Float64:
-    """Return class means (k, C) minus their mean, in standard deviations within classes."""
+    """Return class means (k, C) minus their mean, in standard deviations within classes.
+
+    The means are those that were measured. The deviations do without offsets of batches.
+    """
     if moments is None:
         return np.full((len(selected), n_classes), np.nan)
     M = moments.means[:, selected]
@@ -188,7 +194,9 @@ def _class_levels(moments: Moments | None, selected: Indices, n_classes: int) ->
     between = moments.counts @ (M - moments.mean[selected]) ** 2
     within = np.maximum(moments.scatter_diag[selected] - between, 0.0) / moments.total
     deviations = np.sqrt(np.where(within > 0, within, np.inf))
-    return ((M - M.mean(axis=0)) / deviations).T
+    # levels are those that were measured, also if offsets of batches were removed
+    levels = measured_means(moments)[:, selected]
+    return ((levels - levels.mean(axis=0)) / deviations).T
 
 
 def _separated(levels: Float64, classes: Sequence[str], most: int = 4) -> str:

@@ -40,12 +40,15 @@ class Explanation:
         larger.
     attributes : DataFrame of shape (k, m)
         Correlation of the class means of a feature with each attribute, over the seen classes.
+        If offsets of batches were removed, they are not part of these means.
     weights : DataFrame of shape (k, m)
         The coefficients W in standard units: by how many standard deviations the predicted
         attribute changes if this feature increases by one standard deviation and the others do
         not change.
     classes : DataFrame of shape (k, C)
-        Class means minus their mean over classes, in standard deviations within classes.
+        Class means minus their mean over classes, in standard deviations within classes. As
+        ``means`` and ``separates``, they are as measured, also if offsets of batches were
+        removed.
     duplicates : DataFrame
         Pairs of near copies, with the columns ``feature``, ``other``, ``correlation`` and
         ``chosen`` (whether the other feature is selected, too).
@@ -61,7 +64,8 @@ class Explanation:
         are predicted from their descriptions.
     markers : DataFrame of shape (k, U)
         Whether a feature marks a class: its mean exceeds that of the other classes by at least
-        one standard deviation within classes, and no more than one class has a higher mean.
+        one standard deviation within classes, and no more than one class has a higher mean. If
+        offsets of batches were removed, they are not part of these means.
     correlation : DataFrame of shape (k, k)
         Correlations between the selected features over all samples, with the same weight for
         each class.
@@ -87,6 +91,11 @@ class Explanation:
     def coverage(self) -> pd.Series:
         """The number of selected features that mark each class (U,)."""
         return self.markers.sum(axis=0).rename("markers")
+
+    @property
+    def adjusted(self) -> bool:
+        """Whether offsets of batches were removed before features were compared."""
+        return "batch_variance" in self.features
 
     @property
     def unseen(self) -> list[str]:
@@ -132,7 +141,7 @@ class Explanation:
                 batch = row["batch_variance"]
                 parts.append(
                     f"varies more with the batch ({batch:.0%}) than with the class "
-                    f"({row['class_variance']:.0%})"
+                    f"({row['class_variance']:.0%}): exclude it unless that is expected"
                 )
             if self.n_bootstraps:
                 parts.append(f"selected in {row['frequency']:.0%} of bootstraps")

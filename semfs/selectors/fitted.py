@@ -110,6 +110,7 @@ class Fitted:
     batches: Any = None  # (B,), batches whose offsets were removed
     batch_offsets: Float64 | None = None  # (B, k), of the selected features
     fill_values: Float64 | None = None  # (k,), for gaps of the selected features; None: error
+    measured_means: Float64 | None = None  # (C, k), with these offsets; None: the class means
 
     @classmethod
     def from_attributes(cls, selector: LinearSelector) -> Fitted:
@@ -142,6 +143,7 @@ class Fitted:
             batches=getattr(selector, "batches_", None),
             batch_offsets=to_numpy(getattr(selector, "batch_offsets_", None)),
             fill_values=fill_values_of(selector),
+            measured_means=to_numpy(getattr(selector, "measured_means_", None)),
         )
 
     def all_attributes(self) -> dict[str, Any]:
@@ -166,6 +168,7 @@ class Fitted:
             "class_table_": self.table,
             "class_means_": self.class_means,
             "within_": self.within,
+            "measured_means_": self.levels,
             "knowledge_": Notes(self._notes()),
             "unused_": list(self.unused),
             "new_table_": self.new_table,
@@ -180,6 +183,11 @@ class Fitted:
             "batch_offsets_": np.zeros((0, self.n_selected)) if offsets is None else offsets,
             "fill_values_": np.zeros(0) if self.fill_values is None else self.fill_values,
         }
+
+    @property
+    def levels(self) -> Float64:
+        """The class means (C, k) as they were measured, with offsets of batches."""
+        return self.class_means if self.measured_means is None else self.measured_means
 
     @property
     def ranking(self) -> Indices:
@@ -266,6 +274,7 @@ class Fitted:
             marks=None if self.marks is None else self.marks[:, kept],
             batch_offsets=None if self.batch_offsets is None else self.batch_offsets[:, kept],
             fill_values=None if self.fill_values is None else self.fill_values[kept],
+            measured_means=None if self.measured_means is None else self.levels[:, kept],
         )
         if self.normal_equations is None:
             return shorter
@@ -300,6 +309,7 @@ class Fitted:
             within=self.within / np.outer(unit, unit),
             batch_offsets=None if self.batch_offsets is None else self.batch_offsets / unit,
             fill_values=None if self.fill_values is None else self.fill_values / unit,
+            measured_means=None if self.measured_means is None else self.levels / unit,
             normal_equations=equations,
             sample=sample,
             preprocessing=replace(self.preprocessing, scale=None),

@@ -8,7 +8,7 @@ import numpy as np
 
 from semfs._typing import Float64, Indices
 from semfs.arrays import take_columns
-from semfs.method.batches import is_corrected
+from semfs.method.batches import is_corrected, measured_means
 from semfs.method.moments import Moments
 from semfs.method.quadratic import Solution
 from semfs.rows import MemoryRows, in_memory
@@ -44,9 +44,11 @@ class Outcome:
         rows = moments.rows
         batches = None
         batch_offsets = None
+        measured = None
         if is_corrected(rows):
             batches = rows.pairs.batches
             batch_offsets = rows.offsets[:, selected]
+            measured = take_columns(measured_means(moments), selected)
         return Fitted(
             order=order,
             scores=scores,
@@ -77,6 +79,7 @@ class Outcome:
             batches=batches,
             batch_offsets=batch_offsets,
             fill_values=self._fill_values(selected),
+            measured_means=measured,
         )
 
     def _fill_values(self, selected: Indices) -> Float64 | None:

@@ -172,12 +172,12 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Limit on the sum of the costs of the selected features. With
         ``n_features_to_select=None``, it decides how many features are selected.
     min_level, max_level : float, optional
-        Limits for the largest class mean of a feature. Features whose largest class mean is
-        outside these limits are not selected. For example, imaging assays cannot measure genes
-        that are expressed too weakly or too strongly.
+        Limits for the largest class mean of a feature, as measured (also with `batch`).
+        Features whose largest class mean is outside these limits are not selected. For example,
+        imaging assays cannot measure genes that are expressed too weakly or too strongly.
     capacity : float or mapping from class to float, optional
-        In each class, the means of the selected features add up to at most this value. Use it
-        if the signals of all probes share one image.
+        In each class, the means of the selected features, as measured, add up to at most this
+        value. Use it if the signals of all probes share one image.
     verbose : int, default=0
         If positive, print a line per feature ("direct") or round ("alternating").
     solver : {"direct", "alternating"}, default="direct"
@@ -241,7 +241,10 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     class_table_ : AttributeTable
         Descriptions of the seen classes.
     class_means_ : ndarray of shape (C, k)
-        Class means of the selected features.
+        Class means of the selected features, without the offsets of batches.
+    measured_means_ : ndarray of shape (C, k)
+        The same means as they were measured, with the offsets of batches. They are equal to
+        ``class_means_`` if there were no batches.
     within_ : ndarray of shape (k, k)
         Covariance of the selected features within classes.
     knowledge_ : dict from str to str

@@ -35,6 +35,83 @@ def assert_same_fit(first, second):
     np.testing.assert_allclose(first.batch_offsets_, second.batch_offsets_, atol=1e-4)
 
 
+def one_sided(n=240):
+    """Samples whose class 0 comes mostly from donor b, where column 0 is 4 higher."""
+    rng = np.random.default_rng(5)
+    y = np.arange(n) % 4
+    donor = np.where((y == 0) & (np.arange(n) % 20 > 0), 1, rng.integers(0, 2, n))
+    X = rng.uniform(0.0, 0.5, (n, 6))
+    X[np.arange(n), 1 + y] += 1.0
+    X[y == 0, 0] += 1.0
+    X[:, 0] += 4.0 * (donor == 1)
+    return X, y, np.array(["a", "b"])[donor]
+
+
+def fitted_to(how, X, y, donor, folder, k=2, **rules):
+    """Fit a selector with rules to samples in memory, of a file, in parts, or of Dask."""
+    selector = SemFS(k, max_correlation=None, **rules)
+    if how == "memory":
+        return selector.fit(X, y, batch=donor)
+    if how == "file":
+        np.save(folder / "X.npy", X)
+        return selector.fit(open_blocks(folder / "X.npy", y, batch=donor))
+    if how == "dask":
+        array = pytest.importorskip("dask.array")
+        return selector.fit(array.from_array(X, chunks=(60, 6)), y, batch=donor)
+    for rows in (slice(0, 100), slice(100, None)):
+        selector.partial_fit(X[rows], y[rows], batch=donor[rows])
+    return selector
+
+
+@pytest.mark.parametrize("how", ["memory", "file", "parts", "dask"])
+def test_limits_of_the_level_use_what_is_measured(how, tmp_path):
+    X, y, donor = one_sided()
+    means = np.array([X[y == label].mean(axis=0) for label in range(4)])
+    limit = means[:, 0].max() - 0.1
+    free = fitted_to(how, X, y, donor, tmp_path, include=[0])
+    # without its offset the largest mean of column 0 is below the limit
+    assert free.class_means_[:, 0].max() < limit
+    np.testing.assert_allclose(free.measured_means_, means[:, free.support_], rtol=1e-6)
+    levels = free.explain(*(() if how == "memory" else (X, y)), batch=donor).means
+    np.testing.assert_allclose(levels.iloc[0], means[:, 0], rtol=1e-6)
+    limited = fitted_to(how, X, y, donor, tmp_path, max_level=limit)
+    assert not limited.support_[0]
+    assert "max_level" in limited.rules_[0]
+    above = fitted_to(how, X, y, donor, tmp_path, k=1, min_level=limit - 0.1)
+    assert above.get_support(indices=True).tolist() == [0]
+
+
+@pytest.mark.parametrize("how", ["memory", "file", "parts"])
+def test_the_capacity_counts_what_is_measured(how, tmp_path):
+    X, y, donor = one_sided()
+    means = np.array([X[y == label].mean(axis=0) for label in range(4)])
+    selector = fitted_to(how, X, y, donor, tmp_path, capacity=float(means[:, 0].max()) - 0.1)
+    used = means[:, selector.support_].sum(axis=1)
+    assert used.max() <= means[:, 0].max() - 0.1
+    assert f"{used.max():.4g}" in selector.rules_[0]
+
+
+def test_without_batches_measured_means_are_the_class_means():
+    X, y, _ = one_sided()
+    for batch in (None, np.full(len(y), "a")):
+        selector = SemFS(3).fit(X, y, batch=batch)
+        np.testing.assert_array_equal(selector.measured_means_, selector.class_means_)
+    assert "batch_variance" not in selector.explain().features
+
+
+def test_measured_means_are_saved_and_reasons_are_of_what_is_measured(tmp_path):
+    X, y, donor = one_sided()
+    selector = SemFS(2, include=[0]).fit(X, y, batch=donor)
+    loaded = load(save(selector, tmp_path / "a.npz"))
+    np.testing.assert_array_equal(loaded.measured_means_, selector.measured_means_)
+    found = selector.explain()
+    means = np.array([X[y == label].mean(axis=0) for label in range(4)])
+    centered = means[:, 0] - means[:, 0].mean()
+    ratios = found.classes.iloc[0].to_numpy() / centered
+    np.testing.assert_allclose(ratios, ratios[0])
+    assert found.features["separates"].iloc[0] == "high in 0"
+
+
 @pytest.mark.parametrize("sparse", [False, True])
 def test_column_of_one_donor_is_not_selected(sparse):
     X, y, labels, donor = make_donors()

@@ -38,6 +38,8 @@ def coverage_section(report: PanelReport) -> Section:
         f"standard deviation (within {words.classes}) above the mean of the others, and the "
         f"{words.class_} is among its two highest; the higher one is named in that case."
     )
+    if found.adjusted:
+        text += " The means that are compared for this are adjusted for batch."
     columns = [
         words.class_,
         words.samples,

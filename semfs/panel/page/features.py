@@ -25,8 +25,7 @@ def feature_section(report: PanelReport) -> Section:
     ]
     if found.n_bootstraps:
         columns.append("frequency")
-    has_batches = "batch_variance" in found.features
-    if has_batches:
+    if found.adjusted:
         columns.append(f"{words.class_} · batch")
     columns.append("near copies")
     body: list[list[Any]] = []
@@ -43,7 +42,7 @@ def feature_section(report: PanelReport) -> Section:
         ]
         if found.n_bootstraps:
             line.append(f"{row.frequency:.0%}")
-        if has_batches:
+        if found.adjusted:
             line.append(f"{row.class_variance:.0%} · {row.batch_variance:.0%}")
         line.append(_copies_of(report, name))
         body.append(line)
@@ -53,8 +52,11 @@ def feature_section(report: PanelReport) -> Section:
         f"means over the {words.classes} follow. Near copies: {words.features} of nearly the "
         "same pattern, with their correlation; those outside the panel are substitutes."
     )
-    if has_batches:
-        text += f" {words.class_.capitalize()} · batch: their shares of its variance."
+    if found.adjusted:
+        text += (
+            f" {words.class_.capitalize()} · batch: their shares of its variance. Varies with: "
+            "by means that are adjusted for batch. Levels: by means as measured."
+        )
     caption = f"The {words.features}, best first"
     title = f"The {words.features}"
     # With groups, their table comes first, and that of the features is folded.

@@ -52,9 +52,12 @@ def level_section(report: PanelReport) -> Section:
         text += " of the class mean about the mean over classes, in standard deviations."
     if report.shares is not None:
         text += f" Size: share of {words.samples} above {report.threshold}."
+    if found.adjusted:
+        text += " These are the values as measured, not adjusted for batch."
     if found.unseen:
         text += f" Diamonds: described {words.classes} without {words.samples}, by "
-        text += "predicted means."
+        text += "predicted means"
+        text += ", adjusted for batch." if found.adjusted else "."
     if len(report.features) > MOST_SHOWN or levels.shape[1] > MOST_SHOWN:
         text += f" The first {MOST_SHOWN} are shown."
     panel = Panel(

@@ -10,6 +10,7 @@ import numpy as np
 from semfs._typing import Float64, Indices, Label, Mask
 from semfs.arrays import take_columns
 from semfs.attributes import AttributeTable
+from semfs.method.batches import measured_means
 from semfs.method.class_means import MeanModel
 from semfs.method.markers import class_markers, within_deviation
 from semfs.method.moments import Moments
@@ -19,10 +20,15 @@ from semfs.selectors.rules.parameters import RuleParameters
 
 @dataclass(frozen=True, eq=False)
 class ClassLevels:
-    """Class means in the units of the data. Means of unseen classes are predicted."""
+    """Class means in the units of the data. Means of unseen classes are predicted.
+
+    Markers compare classes, so they use the means without offsets of batches. Limits of the
+    signal concern what is measured, so they use the means with these offsets.
+    """
 
     classes: list[Label]  # seen ones first
-    means: Float64  # (C, d)
+    means: Float64  # (C, d), without offsets of batches
+    measured: Float64  # (C, d), as they were measured; the same array without batches
     moments: Moments  # of the seen classes, preprocessed
     unit: Float64 | None = None  # (d,), what preprocessing divided features by; None: nothing
 
@@ -36,18 +42,22 @@ class ClassLevels:
     ) -> Self:
         """Return the levels of the seen classes and, if given, of unseen classes."""
         means = moments.means
+        measured = measured_means(moments)
         classes = moments.classes.tolist()
+        has_offsets = measured is not means
         if table is not None and unseen is not None:
-            model = MeanModel.fit(table.values, moments.means)
-            means = np.vstack([means, model.predict(unseen.values)])
+            means = _with_predicted(means, table, unseen)
+            measured = _with_predicted(measured, table, unseen) if has_offsets else means
             classes = [*classes, *unseen.classes.tolist()]
         if preprocessing.scale is None:
-            return cls(classes, means, moments)
+            return cls(classes, means, measured, moments)
         # Preprocessing multiplied features by their scale; dividing by it gives the units of
         # the data. A feature that was multiplied by 0 has no unit to restore.
         scale = np.asarray(preprocessing.scale, dtype=np.float64)
         unit = np.where(scale > 0.0, scale, 1.0)
-        return cls(classes, means / unit, moments, unit)
+        means = means / unit
+        measured = measured / unit if has_offsets else means
+        return cls(classes, means, measured, moments, unit)
 
     @property
     def n_seen(self) -> int:
@@ -80,8 +90,14 @@ class ClassLevels:
         return class_markers(take_columns(self.means, features), deviation)
 
     def highest(self) -> Float64:
-        """Return the largest class mean of each feature (d,)."""
-        return np.asarray(self.means.max(axis=0))
+        """Return the largest measured class mean of each feature (d,)."""
+        return np.asarray(self.measured.max(axis=0))
+
+
+def _with_predicted(means: Float64, table: AttributeTable, unseen: AttributeTable) -> Float64:
+    """Return means (C, d) of the seen classes, and below them those predicted for others."""
+    model = MeanModel.fit(table.values, means)
+    return np.vstack([means, model.predict(unseen.values)])
 
 
 def outside_levels(

@@ -281,7 +281,7 @@ class _PanelMaker:
 
     def _signal(self) -> Float64:
         """Return the expected signal (C, U) of each unit in each class."""
-        means = self.levels.means.copy()
+        means = self.levels.measured.copy()
         n_seen = self.levels.n_seen
         # A negative signal would make room for others, which no instrument does.
         low = means[:n_seen].min(axis=0)

@@ -140,7 +140,7 @@ class PanelRules:
     def _fullest(self, selected: Mask) -> str:
         """Return a sentence on the class whose capacity is used most."""
         assert self.capacity is not None
-        used = self.levels.means[:, selected].sum(axis=1)
+        used = self.levels.measured[:, selected].sum(axis=1)
         # A capacity of 0 is used up by nothing at all: 0/0 counts as 0.
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = np.where(np.isfinite(self.capacity), used / self.capacity, 0.0)
