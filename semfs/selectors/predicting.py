@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from semfs._typing import AttributesLike, DataLike, Float64, Label, LabelsLike, Mask, Matrix
 from semfs.attributes import AttributeTable
+from semfs.feature_names import feature_name
 from semfs.labels import LabelArray, Labels, label_array
 from semfs.rows.dask_data import is_dask
 from semfs.rows.device import like, to_numpy
@@ -24,6 +25,7 @@ from semfs.selectors.fitted import Fitted
 from semfs.selectors.inputs.batches import batch_of
 from semfs.selectors.prediction import ClassPredictor
 from semfs.selectors.ranking import RankingSelector
+from semfs.selectors.sample_scale import ScaleWatch
 from semfs.selectors.selected_columns import (
     map_lazily,
     only_rows,
@@ -132,7 +134,8 @@ class PredictingSelector(RankingSelector):
         attributes = self._predictor().attributes
         if is_dask(X):
             return map_lazily(self, X, attributes)
-        blocks = selected_columns(self, X, "predict_attributes")
+        every = np.ones(self._get_fitted().n_selected, dtype=bool)
+        blocks = self._watched(selected_columns(self, X, "predict_attributes"), every)
         return _concatenated(map(attributes, blocks), X)
 
     def predict(
@@ -373,7 +376,17 @@ class PredictingSelector(RankingSelector):
             known = Labels.of(getattr(self, "batches_", np.zeros(0))).classes
             offsets = np.asarray(to_numpy(getattr(self, "batch_offsets_", np.zeros((0, 0)))))
             blocks = columns.without_offsets(Labels.of(batches), known, offsets)
+        blocks = self._watched(blocks, columns.present)
         return Classifier(model, table).with_unknown(unknown, unknown_rate), blocks
+
+    def _watched(self, blocks: Iterator[Float64], present: Mask) -> Iterator[Float64]:
+        """Yield blocks (r, j) of the selected features in a mask (k,); warn of other units."""
+        fitted = self._get_fitted()
+        names = getattr(self, "feature_names_in_", None)
+        shown = [feature_name(j, names) for j in fitted.selected[present].tolist()]
+        within = np.sqrt(np.maximum(fitted.within.diagonal(), 0.0))
+        watch = ScaleWatch(fitted.class_means[:, present], within[present], shown)
+        return watch.watch(blocks)
 
 
 def _are_labels(table: AttributeTable) -> bool:
