@@ -218,7 +218,7 @@ def _without_attributes(methods: Mapping[str, MethodScores]) -> str:
     if of_labels.n == 0 or of_labels.mean < ours.mean:
         return ""
     return (
-        f"The attributes are not what makes the lead: at k = {HEADLINE_K}, SemFS leads {best} "
+        f"The lead does not come from the attributes: at k = {HEADLINE_K}, SemFS leads {best} "
         f"by {lead_in_percent(ours)}, and with labels as its only targets by "
         f"{lead_in_percent(of_labels)}."
     )

@@ -95,8 +95,8 @@ def _ahead_sentence(found: dict) -> str:
             if others:
                 ahead.append(f"{name} ({row[key]:.2f}; {', '.join(others)})")
         shown = f"on {', '.join(ahead)}" if ahead else "on none of the data sets"
-        parts.append(f"- SemFS predicts {words}: {shown}.")
-    first = "Where another method is more accurate than SemFS (accuracy of SemFS first):"
+        parts.append(f"- If SemFS predicts {words}: {shown}.")
+    first = "Other methods are more accurate than SemFS (accuracy of SemFS first):"
     return "\n".join([first, "", *parts])
 
 

@@ -115,7 +115,7 @@ def test_the_page_says_what_to_take_away_from_features_of_the_papers_kind(claims
     assert text.endswith("the lead exceeds 20 % at k = 5 and stays below 20 % at k = 20.")
     rows += made_rows({"SemFS (labels)": 0.6}, dataset="cub")
     text = claims.take_away(measured.scores_of(rows), name)
-    assert "The attributes are not what makes the lead: at k = 20, SemFS leads LASSO" in text
+    assert "The lead does not come from the attributes: at k = 20, SemFS leads LASSO" in text
     assert text.endswith("and with labels as its only targets by +20 % (+20 to +20).")
 
 
