@@ -516,8 +516,8 @@ def spapros_table(found: dict) -> str:
     head = "panel | " + " | ".join(f"{title}:" for title in columns.values())
     size = (
         f"We selected {found['n_genes']} of {found['n_candidates']:,} highly variable genes "
-        f"of `{found['data']}`, on the {found['n_cells']} cells of the {found['n_types']} types "
-        f"with at least {found['fewest_cells']} cells. The version of spapros is "
+        f"of `{found['data']}`, on the {found['n_cells']} cells of the {found['n_types']} "
+        f"types with at least {found['fewest_cells']} cells. The version of spapros is "
         f"{found['spapros_versions']['spapros']}. Larger is better. The last two columns "
         "alone say little: they reward uncorrelated genes whether or not these carry "
         "information, and random genes are best there."
