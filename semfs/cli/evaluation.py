@@ -45,6 +45,7 @@ from semfs.cli.options import (
     level_columns,
     print_folder,
     rule_option,
+    sample_option,
     words,
 )
 from semfs.io.safety import check_apart, file_errors
@@ -58,6 +59,11 @@ DATASET = (
     "Excel, Parquet, NPZ, …)."
 )
 PAGE = "Write an HTML page with figures to this file."
+BATCHES = (
+    "Column with the batch of each sample, such as its donor or plate. The constant "
+    "differences between batches, found in the samples of the seen classes, are removed from "
+    "all samples, for all methods."
+)
 MEDIANS = (
     "With 'median', missing values of a table are filled with the median "
     "of the feature in the samples of the seen classes."
@@ -109,7 +115,7 @@ DESIGNED = (
 UNRULED = (
     "Of the rules of select and panel, --candidates, --exclude and --min-cells are applied to "
     "all methods, and --include and --min-per-class to SemFS alone. To compare a panel with "
-    "other rules (such as --batch, --budget or --capacity), give its list of features with "
+    "other rules (such as --budget or --capacity), give its list of features with "
     "--panel."
 )
 #: Said if numbers of features are left out because of groups.
@@ -152,7 +158,7 @@ class Evaluation:
     min_cells: MinCells = None
     include: Annotated[Names, rule_option(help=SEMFS_INCLUDES)] = None
     min_per_class: Annotated[int | None, rule_option(help=SEMFS_PER_CLASS)] = None
-    batch: Annotated[str | None, NOT_APPLIED] = None
+    batch: Annotated[str | None, sample_option(help=BATCHES)] = None
     costs: Annotated[str | None, NOT_APPLIED] = None
     budget: Annotated[str | None, NOT_APPLIED] = None
     capacity: Annotated[str | None, NOT_APPLIED] = None
@@ -379,7 +385,7 @@ def _open(options: Evaluation) -> Any:
     from semfs.lab.restricted import restricted
 
     path = Path(options.data)
-    reading = given(options, "label", "attributes", "unseen", "layer", "normalize")
+    reading = given(options, "label", "attributes", "unseen", "layer", "normalize", "batch")
     if is_data_path(path):
         check_label_given(path, options.label)
         check_descriptions(options.attributes, path, options.layer)

@@ -62,7 +62,6 @@ Batch = Annotated[str | None, sample_option(help=BATCH_COLUMN)]
 
 #: Rules that a comparison does not apply, and why.
 NOT_COMPARED = {
-    "batch": "only the genes of SemFS would be free of batches, and the samples would not",
     "costs": "methods are compared at equal numbers of features, not at equal prices",
     "budget": "methods are compared at equal numbers of features, not at equal prices",
     "capacity": "only SemFS knows it",

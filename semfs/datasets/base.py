@@ -16,11 +16,16 @@ from sklearn.utils import check_random_state
 
 from semfs._typing import Indices, Label, Mask, Matrix, RandomState
 from semfs.attributes import align_attributes
-from semfs.labels import encode_labels, label_array
-from semfs.validation import check_distinct, did_you_mean
+from semfs.labels import Labels, encode_labels, label_array
+from semfs.method.batches import batch_labels, offsets_of_samples
+from semfs.system import memory_limit, size_text
+from semfs.validation import ParameterError, check_distinct, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
+
+#: Share of the memory that sparse samples may take when they are made dense.
+DENSE_SHARE = 1 / 8
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,6 +55,10 @@ class ZeroShotDataset:
     impute : bool, default=False
         If true, `split` replaces missing values by the median of the feature in samples of seen
         classes.
+    batch : array-like of shape (n,), default=None
+        Batches (donors, plates, sites). If given, `split` subtracts the offset of its batch
+        from each sample. Offsets are found in samples of seen classes, as `semfs.SemFS` does;
+        samples of other batches do not change. Sparse X becomes dense.
 
     Examples
     --------
@@ -78,6 +87,7 @@ class ZeroShotDataset:
     info: Any = None
     scale: bool = False
     impute: bool = False
+    batch: Any = None
     classes: npt.NDArray = field(init=False)  # (C,), the labels that have samples, sorted
     _codes: Indices = field(init=False)  # (n,), of each sample's class among them
 
@@ -105,6 +115,8 @@ class ZeroShotDataset:
             "classes": classes,
             "_codes": codes,
         }
+        if self.batch is not None:
+            checked["batch"] = batch_labels(self.batch, X.shape[0])
         for key, value in checked.items():
             object.__setattr__(self, key, value)  # a frozen dataclass has no other way
 
@@ -129,7 +141,29 @@ class ZeroShotDataset:
             scaler = StandardScaler(with_mean=False).fit(X_seen)
             X_seen = scaler.transform(X_seen)
             X_unseen = scaler.transform(X_unseen)
+        if self.batch is not None:
+            X_seen, X_unseen = self._without_batches(X_seen, X_unseen, unseen)
         return X_seen, self.y[~unseen], X_unseen, self.y[unseen]
+
+    def _without_batches(
+        self, X_seen: Matrix, X_unseen: Matrix, unseen: Mask
+    ) -> tuple[Matrix, Matrix]:
+        """Return the samples minus the offsets of their batches; ``unseen`` (n,) is a mask."""
+        names = self.batch.class_array()
+        of_seen = Labels.of(names[self.batch.codes[~unseen]]).sorted()
+        if len(of_seen.classes) == 1:
+            return X_seen, X_unseen
+        labels = Labels.of(self.y[~unseen])
+        found = offsets_of_samples(X_seen, labels, of_seen)
+        # a row of zeros for batches without samples of seen classes
+        offsets = np.zeros((len(names), found.shape[1]))
+        place_of = {name: place for place, name in enumerate(self.batch.classes)}
+        offsets[[place_of[name] for name in of_seen.classes]] = found
+        codes = self.batch.codes
+        return (
+            _dense(X_seen) - offsets[codes[~unseen]],
+            _dense(X_unseen) - offsets[codes[unseen]],
+        )
 
     def with_unseen(self, classes: Iterable[Label]) -> Self:
         """Return the same data with other unseen classes."""
@@ -180,6 +214,22 @@ class ZeroShotDataset:
         """Return a mask (C,) of the unseen classes."""
         unseen = set(self.unseen.tolist())
         return np.array([label in unseen for label in self.classes.tolist()])
+
+
+def _dense(X: Matrix) -> npt.NDArray[Any]:
+    """Return X as a dense array, from which offsets are subtracted."""
+    if not sparse.issparse(X):
+        return np.asarray(X)
+    n_bytes = X.shape[0] * X.shape[1] * np.dtype(np.float64).itemsize
+    if n_bytes > DENSE_SHARE * memory_limit():
+        raise ParameterError(
+            "batch",
+            f": without offsets of batches, the samples take {size_text(n_bytes)} in dense "
+            "form, too much for this machine. Compare fewer features (candidates).",
+        )
+    rows: Any = X
+    dense: npt.NDArray[Any] = rows.toarray()
+    return dense
 
 
 def _as_unseen(unseen: Iterable[Label], classes: npt.NDArray) -> npt.NDArray:

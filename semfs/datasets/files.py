@@ -40,6 +40,7 @@ def load_table(
     drop: Sequence[str] = (),
     normalize: str | None = None,
     impute: bool = False,
+    batch: str | None = None,
 ) -> ZeroShotDataset:
     """Load a data set from a table, an AnnData file or an NPZ file.
 
@@ -66,6 +67,9 @@ def load_table(
         "log1p" replaces stored counts by log(1 + counts per 10⁴ counts of the row).
     impute : bool, default=False
         Whether to accept missing values. `ZeroShotDataset.split` replaces them by medians.
+    batch : str, optional
+        Column or array with the batch of each sample. `ZeroShotDataset.split` removes the
+        differences between batches.
     """
     # Folders of known formats are read too; `open_blocks` refuses others.
     path = Path(path) if Path(path).is_dir() else open_existing(path)
@@ -76,8 +80,10 @@ def load_table(
         key=layer,
         drop=drop,
         normalize=normalize,
+        batch=batch,
         missing_values="keep" if impute else "error",
     )
+    batches = source.batches
     classes = source.labels.classes
     table, stored_unseen = class_descriptions(path, attributes, classes)
     if table is None and attributes is None:
@@ -98,14 +104,11 @@ def load_table(
     labeled = labels.codes >= 0
     if not labeled.all():
         n_unlabeled = int((~labeled).sum())
-        message = f"{path}: {n_unlabeled} unlabeled samples are left out."
-        warn_user(message)
+        warn_user(f"{path}: {n_unlabeled} unlabeled samples are left out.")
         X = X[labeled]
         labels = labels.used()
-    values = X.data if sparse.issparse(X) else X
-    allowed = np.isnan(values) if impute else False
-    if not (np.isfinite(values) | allowed).all():
-        check_all_finite(X, source.feature_names, str(path))
+        batches = None if batches is None else batches.array()[labeled]
+    _check_values(X, source.feature_names, path, impute)
     return ZeroShotDataset(
         path.stem,
         X,
@@ -114,7 +117,16 @@ def load_table(
         unseen,
         source.feature_names,
         impute=impute,
+        batch=batches,
     )
+
+
+def _check_values(X: Any, names: list[str] | None, path: Path, impute: bool) -> None:
+    """Raise if samples X (n, d) have infinity or, unless they are imputed, missing values."""
+    values = X.data if sparse.issparse(X) else X
+    allowed = np.isnan(values) if impute else False
+    if not (np.isfinite(values) | allowed).all():
+        check_all_finite(X, names, str(path))
 
 
 def load_npz(path: PathLike) -> ZeroShotDataset:

@@ -58,7 +58,8 @@ def open_data(
     unseen : sequence of str, optional
         The unseen classes, as text. Several classes may be separated by commas.
     **reading
-        ``layer``, ``drop``, ``normalize`` and ``impute`` of `semfs.datasets.load_table`.
+        ``layer``, ``drop``, ``normalize``, ``batch`` and ``impute`` of
+        `semfs.datasets.load_table`.
     """
     # A file wins over a data set of that name.
     if is_data_path(Path(name)):

@@ -50,6 +50,13 @@ GROUPS_FAIL = (
 #: Said in every report of a run with rules.
 RULED = "{} of the panel hold for these methods only: {}. The others select freely."
 
+#: Said in every report of a run with batches.
+UNBATCHED = (
+    "The constant differences between {} batches were found in the samples of the seen classes "
+    "of each split, and removed from all samples, for all methods. Samples of batches without "
+    "seen classes did not change."
+)
+
 #: Said in every report of a run with a method that uses unlabeled samples.
 HALVED = (
     "Half of the samples of each unseen class may be seen, without "
@@ -297,7 +304,7 @@ def _notes_on_knowledge(rows: Sequence[Row]) -> list[str]:
 
 def _notes_on_data(data: ZeroShotDataset, ks: Sequence[int]) -> list[str]:
     """Return warnings about a dominant feature, and about numbers of features left out."""
-    notes = []
+    notes = [] if data.batch is None else [UNBATCHED.format(len(data.batch.classes))]
     # StandardScaler computes the variances of sparse matrices, too.
     variances = StandardScaler(with_mean=False).fit(data.X).var_
     # A constant matrix has no variance to share.

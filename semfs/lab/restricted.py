@@ -48,7 +48,10 @@ def restricted(
             "min_cells", f"is {min_cells}, and no {which} has that many samples."
         )
     table = without_descriptions(data.attributes, labels, common)
-    return replace(data, X=data.X[kept], y=data.y[kept], unseen=unseen, attributes=table)
+    batch = None if data.batch is None else data.batch.array()[kept]
+    return replace(
+        data, X=data.X[kept], y=data.y[kept], unseen=unseen, attributes=table, batch=batch
+    )
 
 
 def _with_features(

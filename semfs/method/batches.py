@@ -11,6 +11,7 @@ The samples themselves are never changed or copied.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -146,6 +147,26 @@ def batch_offsets(
     root = np.sqrt(n_batch)
     inverse = pinvh(H / np.outer(root, root), atol=UNDETERMINED, rtol=0.0)
     return (inverse @ (r / root[:, None])) / root[:, None]
+
+
+def offsets_of_samples(X: Matrix, labels: Labels, batches: Labels) -> Float64:
+    """Return the offsets (B, d) of the batches of labeled samples X (n, d) in memory.
+
+    Raise if classes and batches are the same.
+    """
+    pairs = pair_labels(labels, batches)
+    counts = np.bincount(pairs.codes, minlength=len(pairs.classes)).astype(np.float64)
+    places = (pairs.codes, np.arange(len(pairs.codes)))
+    members = sp.csr_array((np.ones(len(pairs.codes)), places), (len(counts), len(pairs.codes)))
+    sums: Any = members @ X
+    if sp.issparse(sums):
+        sums = sums.toarray()
+    found = Pairs.from_labels(label_array(pairs.classes))
+    with warnings.catch_warnings():
+        # of classes in one batch only, which the user hears of once, not in each class split
+        warnings.simplefilter("ignore", UserWarning)
+        check_batches(found)
+    return batch_offsets(counts, sums / counts[:, None], found.class_of, found.batch_of)
 
 
 def _group_sums(counts: Float64, values: Float64, group_of: Indices, n: int) -> Float64:

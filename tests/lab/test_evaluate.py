@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.io import mmwrite
 from scipy.sparse import coo_array, csr_array
 from sklearn.feature_selection import SelectKBest
@@ -109,12 +109,97 @@ def test_rules_of_a_panel_hold_for_semfs_at_every_size_and_for_no_other_method(s
         evaluate(sample, ["random"], ks=[5], rules=rules)
 
 
-@pytest.mark.parametrize("option", ["--batch", "--costs", "--budget", "--min-level"])
+@pytest.mark.parametrize("option", ["--costs", "--budget", "--min-level"])
 def test_rules_that_a_comparison_does_not_apply_are_refused_with_a_remedy(option):
     done = invoke("evaluate", "lining", option, 3)
     assert done.exit_code == 2
     assert f"{option} is not applied in a comparison" in done.stderr
     assert "--panel" in done.stderr
+
+
+@pytest.fixture
+def plates(sample):
+    """The sample without and with the offsets of two plates; the plates."""
+    rng = np.random.default_rng(0)
+    plate = np.where(rng.random(len(sample.y)) < 0.4, "p1", "p2")
+    X = np.asarray(sample.X, dtype=np.float64)
+    shifted = X + (plate == "p1")[:, None] * rng.normal(scale=5.0, size=X.shape[1])
+    return X, shifted, plate
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_offsets_of_batches_are_found_in_seen_samples_and_removed_from_all(
+    sample, plates, form
+):
+    X, shifted, plate = plates
+    given = csr_array(shifted) if form == "sparse" else shifted
+    data = replace(sample, X=given, batch=plate)
+    X_seen, _, X_unseen, y_unseen = data.split()
+    expected = replace(sample, X=X).split()
+    assert_array_equal(y_unseen, expected[3])
+    # what is left is one shift of all samples, up to chance differences of the plates
+    for found, other, tolerance in ((X_seen, expected[0], 0.2), (X_unseen, expected[2], 0.2)):
+        rest = found - other
+        assert np.abs(rest - rest.mean(axis=0)).mean() < tolerance
+    # within each class and plate nothing changes
+    unseen = np.isin(data.y, data.unseen)
+    rows = (plate[unseen] == "p1") & (y_unseen == y_unseen[0])
+    difference = X_unseen[rows] - shifted[unseen][rows]
+    assert_allclose(difference, np.broadcast_to(difference[0], difference.shape), atol=1e-8)
+    # the fit of SemFS finds the same offsets
+    selector = SemFS(5, max_correlation=None).fit(
+        shifted[~unseen], data.y[~unseen], batch=plate[~unseen]
+    )
+    offset = shifted[~unseen] - X_seen
+    first = offset[plate[~unseen] == "p1"][0]
+    assert_allclose(first[selector.get_support()], selector.batch_offsets_[0], rtol=1e-5)
+
+
+def test_batches_that_no_seen_class_has_are_left_as_they_are(sample):
+    unseen = np.isin(sample.y, sample.unseen)
+    plate = np.where(unseen, "new", np.where(np.arange(len(unseen)) % 2, "a", "b"))
+    _, _, X_unseen, _ = replace(sample, batch=plate).split()
+    assert_array_equal(X_unseen, sample.split()[2])
+    one = replace(sample, batch=np.full(len(unseen), "only")).split()[0]
+    assert_array_equal(one, sample.split()[0])
+
+
+def test_evaluate_removes_batches_for_all_methods(sample, plates, tmp_path):
+    X, shifted, plate = plates
+    names = sample.feature_names
+    frame = pd.DataFrame(shifted, columns=names).assign(type=sample.y, plate=plate)
+    frame.to_parquet(tmp_path / "cells.parquet")
+    sample.attributes.to_csv(tmp_path / "types.csv")
+    command = [
+        "evaluate",
+        tmp_path / "cells.parquet",
+        "-l",
+        "type",
+        "-a",
+        tmp_path / "types.csv",
+    ]
+    command += ["--unseen", sample.unseen[0], "--unseen", sample.unseen[1]]
+    command += ["-m", "variance", "-k", "10", "--repeats", "2", "-j", "1", "--json"]
+    done = invoke(*command, "--batch", "plate")
+    assert done.exit_code == 0, done.output
+    assert "differences between 2 batches were found" in " ".join(done.stderr.split())
+    (row,) = json.loads(done.stdout)
+    data = replace(sample, X=shifted, batch=plate).with_unseen(sample.unseen[:2])
+    (expected,), _ = evaluate(data, ["variance"], ks=[10], n_repeats=2, n_jobs=1)
+    assert row["features"] == expected["features"]
+    assert row["acc"] == pytest.approx(expected["acc"])
+    # plates are no longer what varies most
+    left, _ = evaluate(replace(data, batch=None), ["variance"], ks=[10], n_repeats=2, n_jobs=1)
+    clean, _ = evaluate(
+        replace(data, X=X, batch=None), ["variance"], ks=[10], n_repeats=2, n_jobs=1
+    )
+    found = {name: set(of[0]["features"]) for name, of in (("left", left), ("clean", clean))}
+    assert len(found["clean"] & set(row["features"])) > len(found["clean"] & found["left"])
+
+
+def test_batches_that_are_the_classes_are_refused(sample):
+    with pytest.raises(ValueError, match="same partition"):
+        replace(sample, batch=sample.y).split()
 
 
 def test_unseen_classes_of_few_samples_are_noted(sample):
