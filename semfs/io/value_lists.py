@@ -117,8 +117,9 @@ def read_value_list(parameter: str, path: Path, known: Collection[str]) -> Value
             continue  # no price, or no group
         if by_name.setdefault(name, value) != value:
             message = (
-                f": {path}, {row.place}: {name!r} has two values in {table.column(values)}, "
-                f"{by_name[name]} and {value}. Keep one row of each name."
+                f": {path}, {row.place}: {name!r} has two values in "
+                f"{table.column(values)}, {by_name[name]} and {value}. "
+                "Keep one row of each name."
             )
             raise ParameterError(parameter, message)
     n_empty = sum(value in ("", None) for value in found)
@@ -191,8 +192,9 @@ def _check_widths(parameter: str, table: _Table) -> None:
         if len(row.cells) <= table.width:
             continue
         message = (
-            f": {table.path}, {row.place} has {len(row.cells)} cells, but the header has "
-            f"{table.width}. Numbers with a decimal comma need semicolons between the cells."
+            f": {table.path}, {row.place} has {len(row.cells)} cells, but "
+            f"the header has {table.width}. Numbers with a decimal comma "
+            "need semicolons between the cells."
         )
         raise ParameterError(parameter, message)
 
@@ -230,9 +232,10 @@ def _value_column(parameter: str, table: _Table, names: int) -> int:
             return found[0]
     columns = listed([table.column(column) for column in others], 8)
     message = (
-        f": {table.path} has several columns besides the names ({columns}), and it is not "
-        f"clear which one holds the {NOUNS[parameter]}. Call it {wanted[0]!r} in the header, "
-        "or leave out the others."
+        f": {table.path} has several columns besides the names "
+        f"({columns}), and it is not clear which one holds the "
+        f"{NOUNS[parameter]}. Call it {wanted[0]!r} in the header, or "
+        "leave out the others."
     )
     raise ParameterError(parameter, message)
 
@@ -278,8 +281,8 @@ def _decimal_sign(parameter: str, table: _Table, texts: Sequence[str]) -> str:
     whole = re.sub("[.,]", "", unclear[0])
     message = (
         f": {table.path}, {row.place}: {unclear[0]!r} may be {whole} or "
-        f"{unclear[0].replace(',', '.')}0. Write it as one of these two, without a sign "
-        "between thousands."
+        f"{unclear[0].replace(',', '.')}0. Write it as one of these two, "
+        "without a sign between thousands."
     )
     raise ParameterError(parameter, message)
 
@@ -289,12 +292,13 @@ def _broken_number(table: _Table, row: _Row, text: str) -> str:
     where = f": {table.path}, {row.place} ({row.text(0)!r})"
     if _THOUSANDS.fullmatch(text):
         return (
-            f"{where}: {text!r} has a sign between thousands, or another decimal sign than "
-            "the other numbers. Write all numbers as 1022.91, or all as 1022,91."
+            f"{where}: {text!r} has a sign between thousands, or another "
+            "decimal sign than the other numbers. Write all numbers as "
+            "1022.91, or all as 1022,91."
         )
     if _NUMBER.fullmatch(text):
         return (
-            f"{where}: {text!r} has another decimal sign than the other numbers. Use one for "
-            "all of them."
+            f"{where}: {text!r} has another decimal sign than the other "
+            "numbers. Use one for all of them."
         )
     return f"{where}: {text!r} must be a number, such as 1022.91, without a unit."

@@ -26,11 +26,15 @@ from semfs.select.units import filled_with_medians, standardized_with_gaps
 from semfs.selectors.explanation import Explanation
 from semfs.selectors.rules.feature_values import group_members
 from semfs.selectors.semfs import SemFS
+from semfs.selectors.training_checks import warn_of_serial
 from semfs.system import import_optional
 from semfs.validation import check_option
 
 if TYPE_CHECKING:
     import pandas as pd
+
+#: Samples in which serial numbers and times are looked for.
+SERIAL_ROWS = 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,6 +208,7 @@ def fit_features(
         X_unlabeled = Preprocessing(scale=factors).apply(X_unlabeled)
     unlabeled = {"X_unlabeled": X_unlabeled, "batch_unlabeled": batch_unlabeled}
     _fit(selector, seen, unlabeled, scheduler)
+    _warn_of_serial_columns(selector, seen)
     # Explanations need the moments of the fit, so they come before the change of units.
     # Without bootstraps an explanation costs one batch of Gram columns, or nothing.
     explanation = selector.explain(n_bootstraps=n_bootstraps, random_state=random_state)
@@ -225,6 +230,27 @@ def fit_features(
         samples=source.with_labels(seen.labels),
         explanation=explanation,
     )
+
+
+def _warn_of_serial_columns(selector: SemFS, seen: BlockSource) -> None:
+    """Warn of selected columns of a table that look like serial numbers or times.
+
+    The first samples show it.
+    """
+    if seen.feature_names is None or seen.reader.of_cells or seen.labels is None:
+        return
+    selected = np.flatnonzero(selector.get_support())
+    parts = []
+    n_read = 0
+    for block in seen.matrices():
+        if not isinstance(block, np.ndarray):
+            return
+        codes = seen.labels.codes[n_read : n_read + len(block)]
+        parts.append(block[:, selected][codes >= 0])
+        n_read += len(block)
+        if n_read >= SERIAL_ROWS:
+            break
+    warn_of_serial(np.concatenate(parts), [seen.feature_names[j] for j in selected.tolist()])
 
 
 def _seen_samples(

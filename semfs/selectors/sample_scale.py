@@ -115,10 +115,12 @@ class ScaleWatch:
         if more > 0:
             shown += f"; and {more} more"
         warn_user(
-            f"{len(off)} of {len(self.names)} selected features of the new samples seem to be "
-            "in other units, or on another scale, than in the fit, so that predictions of "
-            f"high probability may be wrong: {shown}. Give the values as the fit had them: "
-            "in the same units, and standardized only if they were. If they are right, check "
+            f"{len(off)} of {len(self.names)} selected features of the "
+            "new samples seem to be in other units, or on another scale, "
+            "than in the fit, so that predictions of high probability "
+            f"may be wrong: {shown}. Give the values as the fit had them: "
+            "in the same units, and standardized only if they were. If "
+            "they are right, check "
             'the samples with unknown="unknown" (on the command line, --unknown 0.05).'
         )
 
@@ -129,8 +131,9 @@ class ScaleWatch:
         if abs(mean) < 1e-9 * self.unit[j]:
             mean = 0.0
         return (
-            f"{self.names[j]}: mean {_shown(mean)} in the new samples, class means "
-            f"{_shown(self.low[j])} to {_shown(self.high[j])} in the fit"
+            f"{self.names[j]}: mean {_shown(mean)} in the new samples, "
+            f"class means {_shown(self.low[j])} to {_shown(self.high[j])} "
+            "in the fit"
         )
 
 

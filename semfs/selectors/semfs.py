@@ -33,6 +33,7 @@ from semfs.selectors.linear import LinearSelector
 from semfs.selectors.outcome import Outcome
 from semfs.selectors.problem import Problem
 from semfs.selectors.rules.parameters import check_rules
+from semfs.selectors.training_checks import warn_of_unmeasured
 from semfs.validation import ParameterError, check_option
 
 #: Algorithm 1 as the paper states it: ``SemFS(50, attributes=A, **AS_PUBLISHED)``.
@@ -516,6 +517,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         fitted = Outcome(problem, problem.solve(monitor)).fitted()
         self.__dict__.pop("rules_", None)  # of an earlier fit
         self._set_fitted(fitted, data.X)
+        warn_of_unmeasured(problem.moments, data.X, fitted.selected, names)
         self._remember(problem.moments)
         self._warn_if_too_many(problem.candidates.n_selectable)
         context.call_on_fit_task_end(

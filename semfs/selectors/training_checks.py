@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from semfs._typing import AttributesLike, Float64, Mask
+from semfs._typing import AttributesLike, Float64, Floats, Indices, Mask, Matrix
 from semfs.attributes import AttributeTable, constant_attributes
 from semfs.feature_names import feature_name
 from semfs.method.moments import Moments
@@ -25,6 +25,13 @@ FEWEST_FEATURES = 20
 FEWEST_ROW_NUMBERS = 30
 #: If more features look like row numbers, they are ranks.
 MOST_ROW_NUMBERS = 3
+#: What to do about columns that measure nothing.
+LEAVE_OUT = "Leave such a column out of X (on the command line, --drop NAME)."
+#: Share of different values in a column of serial numbers or times in order.
+NEARLY_DISTINCT = 0.95
+#: Classes, and samples of each, from which a number per class is no chance.
+FEWEST_CODED = 3
+SAMPLES_PER_CODE = 5
 #: A table with fewer rows for each seen class is taken as a table of classes.
 MANY_ROWS = 2
 #: At most so many features are named, out of at least so many times their number: of few
@@ -60,17 +67,19 @@ def check_one_row_per_class(attributes: AttributesLike, moments: Moments) -> Non
         message = f"has {n_rows} rows, as many as there are samples. "
         if n_different <= n_classes:
             message += (
-                f"Only {n_different} of them differ. One row per class is expected, so pass "
-                "the table itself, not its rows by label."
+                f"Only {n_different} of them differ. One row per class is "
+                "expected, so pass the table itself, not its rows by "
+                "label."
             )
             raise ParameterError("attributes", message)
         message += "One row per class is expected: row r belongs to the integer label r."
         warn_user(ParameterWarning("attributes", message))
     elif n_rows > n_attributes > max(labels):
         message = (
-            f"has {n_rows} rows and {n_attributes} columns, and the largest label in y is "
-            f"{max(labels)}. If a row is an attribute and a column a class, transpose it: row "
-            "r belongs to the integer label r."
+            f"has {n_rows} rows and {n_attributes} columns, and the "
+            f"largest label in y is {max(labels)}. If a row is an "
+            "attribute and a column a class, transpose it: row r belongs "
+            "to the integer label r."
         )
         warn_user(ParameterWarning("attributes", message))
 
@@ -87,8 +96,8 @@ def warn_of_constant_attributes(table: AttributeTable) -> None:
     if len(names) > usual:
         shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
         warn_user(
-            f"{len(names)} of {len(table.names)} attributes are the same for all seen "
-            f"classes and have no effect: {shown}."
+            f"{len(names)} of {len(table.names)} attributes are the same "
+            f"for all seen classes and have no effect: {shown}."
         )
 
 
@@ -107,8 +116,9 @@ def classes_alike(params: MethodParameters, table: AttributeTable) -> str:
     if params.label_weight:
         return f"{listed(alike)}: separated by their labels only"
     message = (
-        f": some classes have the same description ({listed(alike)}), so features are not "
-        "selected to separate them. Describe them differently, or use label_weight=1."
+        f": some classes have the same description ({listed(alike)}), so "
+        "features are not selected to separate them. Describe them "
+        "differently, or use label_weight=1."
     )
     warn_user(ParameterWarning("attributes", message))
     return ""
@@ -141,8 +151,8 @@ def warn_of_dominant_features(
         text = f"{several} together have {share} of the variance of all features"
         remedy = "Exclude those that are not measurements"
     warn_user(
-        f"{text} and will dominate the selection. {remedy}; scale the features to unit "
-        "variance if their units differ."
+        f"{text} and will dominate the selection. {remedy}; scale the "
+        "features to unit variance if their units differ."
     )
 
 
@@ -169,11 +179,11 @@ def _warn_of_units(variances: Float64) -> None:
     share = varying[first:].sum() / total
     ratio = np.sqrt(varying[first] / varying[first - 1])
     warn_user(
-        f"{n - first} of {n} features have {share:.0%} of the variance "
-        "of all features. Their standard deviations are at least "
-        f"{ratio:.0f} times those of the others, so their units may decide "
-        "the selection; scale the features to unit variance if their "
-        "units differ."
+        f"{n - first} of {n} features have {share:.0%} of the variance of "
+        "all features. Their standard deviations are at least "
+        f"{ratio:.0f} times those of the others, so their units may "
+        "decide the selection; scale the features to unit variance if "
+        "their units differ."
     )
 
 
@@ -203,3 +213,94 @@ def warn_of_row_numbers(
             f"{shown}: the values seem to be row numbers, which measure "
             "nothing. Exclude such a column."
         )
+
+
+def warn_of_unmeasured(
+    moments: Moments, X: Matrix | None, selected: Indices, names: Sequence[str] | None
+) -> None:
+    """Warn of selected features that look like serial numbers, clocks or the label itself.
+
+    ``X`` (n, d) are the labeled samples in their order, None beyond memory. Only features with
+    names are checked: the columns of a table, which may hold anything.
+    """
+    if names is None or moments.counts.sum() < FEWEST_ROW_NUMBERS:
+        return
+    codes = selected[_are_class_codes(moments)[selected]]
+    if len(codes):
+        shown = listed([feature_name(j, names) for j in codes.tolist()])
+        warn_user(
+            f"{shown}: constant within every class and different in each, "
+            "as the label itself written as a number. New samples have "
+            f"no such number. {LEAVE_OUT}"
+        )
+    if isinstance(X, np.ndarray):
+        warn_of_serial(X[:, selected], [names[j] for j in selected.tolist()])
+
+
+def warn_of_serial(X: Floats, names: Sequence[str]) -> None:
+    """Warn of columns of X (n, k) that look like serial numbers or times.
+
+    Rows are in the order of the data.
+    """
+    columns = [j for j in range(X.shape[1]) if looks_serial(X[:, j])]
+    # `warn_of_row_numbers` has named these.
+    found = [names[j] for j in columns if not _are_row_numbers(X[:, j])]
+    if 0 < len(columns) <= MOST_ROW_NUMBERS and found:
+        warn_user(
+            f"{listed(found)}: rises or falls steadily over the samples, "
+            "as a serial number or a clock does, and was selected "
+            f"because the samples are in some order. {LEAVE_OUT}"
+        )
+
+
+def _are_row_numbers(values: Floats) -> bool:
+    """Return whether values (n,) are the numbers from 0 or 1 on, in any order."""
+    ascending = np.sort(values)
+    return np.array_equal(ascending - min(ascending[0], 1.0), np.arange(len(values)))
+
+
+def _are_class_codes(moments: Moments) -> Mask:
+    """Return which features (d,) have one value in each class, and another in each."""
+    counts = moments.counts
+    n_classes = len(counts)
+    n = counts.sum()
+    if n_classes < FEWEST_CODED or n < SAMPLES_PER_CODE * n_classes:
+        return np.zeros(moments.n_features, dtype=bool)
+    means = moments.means
+    total = moments.scatter_diag
+    between = counts @ (means - counts @ means / n) ** 2
+    # the difference of two sums has the rounding errors of both
+    is_constant = (total > 0) & (total - between <= 1000 * moments.eps * total)
+    gaps = np.diff(np.sort(means[:, is_constant], axis=0), axis=0)
+    found = is_constant.copy()
+    found[is_constant] = (gaps > 1e-6 * np.sqrt(total[is_constant] / n)).all(axis=0)
+    return found
+
+
+def looks_serial(values: Floats) -> bool:
+    """Return whether values (n,) are serial numbers or times, as far as one can see.
+
+    They are equally spaced in any order, or in order and multiples of one step.
+
+    Examples
+    --------
+    >>> looks_serial(np.arange(0.0, 400.0, 17.0)[::-1])
+    False
+    >>> looks_serial(np.arange(0.0, 800.0, 17.0)[::-1])
+    True
+    """
+    values = np.asarray(values, dtype=np.float64)
+    values = values[np.isfinite(values)]
+    if len(values) < FEWEST_ROW_NUMBERS:
+        return False
+    levels = np.unique(values)
+    if len(levels) < NEARLY_DISTINCT * len(values):
+        return False
+    steps = np.diff(levels)
+    if len(levels) == len(values) and np.ptp(steps) <= 1e-6 * steps.max():
+        return True
+    in_order = np.diff(values)
+    if not ((in_order >= 0).all() or (in_order <= 0).all()):
+        return False
+    multiples = steps / steps.min()
+    return bool((np.abs(multiples - np.round(multiples)) < 1e-3).all())
