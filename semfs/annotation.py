@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from semfs.select.opening import gene_names
 from semfs.selectors.annotated import annotation_columns
 from semfs.selectors.filling import fill_values_of
 from semfs.selectors.linear import LinearSelector
-from semfs.selectors.selected_columns import names_of_selected
+from semfs.selectors.selected_columns import fitted_to_logs, names_of_selected
 from semfs.system import import_optional
 from semfs.validation import ParameterError, check_option
 
@@ -176,7 +177,8 @@ def _opened(
     """Return the samples of a file, preprocessed as those of the fit, with their labels."""
     check_option("normalize", normalize, ("auto", "log1p", "none"))
     option = None if normalize == "auto" else normalize
-    preprocessing = selector._preprocessing().normalized_as(option)
+    steps = replace(selector._preprocessing(), of_logs=fitted_to_logs(selector))
+    preprocessing = steps.normalized_as(option)
     only = _names_of_selected(selector)
     # an empty tuple: labels are not wanted
     wanted = () if label is None else label

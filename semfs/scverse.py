@@ -468,14 +468,17 @@ def without_rare_classes(
     if min_samples is None:
         message = (
             f": {count} with fewer than {limit} samples: {shown}. Each counts as "
-            f"much as a large class. {parameter}={limit} leaves them out; predict then gives "
+            f"much as a large class. {parameter}={limit} "
+            "leaves them out; predict then gives "
             "their samples the names of other classes."
         )
         warn_user(ParameterWarning(parameter, message))
         return labels
     message = (
-        f": {count} with fewer than {limit} samples: {shown}. Their samples and "
-        "descriptions are not used, so that predict gives their samples the names of other "
+        f": {count} with fewer than {limit} "
+        f"samples: {shown}. Their samples and "
+        "descriptions are not used, so that predict gives "
+        "their samples the names of other "
         "classes."
     )
     if unseen is not None:

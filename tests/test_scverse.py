@@ -578,6 +578,38 @@ def test_logarithms_are_not_normalized_once_more(kind, tmp_path):
         selector.predict(logs)
 
 
+@pytest.mark.parametrize("kind", ["object", "h5ad"])
+@pytest.mark.parametrize("fit", ["memory", "parts"])
+def test_counts_are_not_named_by_a_selector_of_logarithms(fit, kind, tmp_path):
+    logs, counts = logs_and_counts()
+    if fit == "memory":
+        selector = SemFS(3).fit(logs, "cell_type")
+    else:
+        frame = pd.DataFrame(logs.X, columns=logs.var_names)
+        selector = SemFS(3).partial_fit(frame, np.asarray(logs.obs["cell_type"]))
+    expected = selector.predict(logs).tolist()
+    data = stored(counts, kind, tmp_path)
+    message = r"normalize: the fit used log-normalized values, but .* raw counts .*log1p.*none"
+    for predict in (selector.predict, selector.predict_proba, selector.predict_together):
+        with pytest.raises(ParameterError, match=message):
+            predict(data)
+    with pytest.raises(ParameterError, match=message):
+        annotate(counts, selector)
+    assert "semfs_class" not in counts.obs
+    annotate(counts, selector, normalize="log1p")
+    assert counts.obs["semfs_class"].tolist() == expected
+    annotate(counts, selector, normalize="none")
+
+
+def test_counts_are_named_by_a_selector_of_counts():
+    _, counts = logs_and_counts()
+    with pytest.warns(UserWarning, match="raw counts"):
+        selector = SemFS(3).fit(counts, "cell_type")
+    with pytest.warns(UserWarning, match="raw counts"):
+        found = selector.predict(counts)
+    assert len(found) == counts.n_obs
+
+
 def test_the_user_says_how_new_cells_are_normalized():
     logs, counts = logs_and_counts()
     selector = SemFS(3).fit(view(counts, normalize="log1p"), "cell_type")

@@ -37,7 +37,8 @@ CAPACITY = (
     "A number, or a table of classes and numbers."
 )
 RARE = (
-    "Leave out classes with fewer samples than this, and their descriptions, so that "
+    "Leave out classes with fewer samples than this, "
+    "and their descriptions, so that "
     "'predict' does not assign them."
 )
 BATCH_COLUMN = (

@@ -97,8 +97,10 @@ COPIES = (
 )
 IMPUTE = (
     "Fill missing values of a table with the median of the feature ('median'), or with the "
-    "mean of the class ('class-mean'; class means do not change). In new samples, predict and "
-    "transform fill them with the median or mean of the feature in the fit."
+    "mean of the class ('class-mean'; class means do not "
+    "change). In new samples, predict and "
+    "transform fill them with the median or "
+    "mean of the feature in the fit."
 )
 SUBSET = "Write only the selected genes (H5AD)."
 ALPHA = "Weight of the class-center loss."

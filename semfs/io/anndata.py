@@ -419,13 +419,11 @@ def kind_of_values(values: Floats) -> str:
 
 
 def check_counts(reader: Reader, normalize: bool) -> None:
-    """Warn if values look like raw counts without ``normalize``, or like logarithms with it."""
+    """Warn of raw counts without ``normalize``. Raise for values that are no counts with it."""
     values = reader.some_values()
     kind = kind_of_values(values)
     if normalize:
-        if kind == "logs":
-            message = "expects counts, but these values are not counts. Leave it out."
-            warn_user(ParameterWarning("normalize", message))
+        _refuse_logs_to_normalize(values, kind)
         return
     if kind == "counts":
         found = f"raw counts (whole numbers such as {values.max():.0f})"
@@ -439,6 +437,41 @@ def check_counts(reader: Reader, normalize: bool) -> None:
         "that went through sc.pp.normalize_total and sc.pp.log1p."
     )
     warn_user(ParameterWarning("normalize", message))
+
+
+def _refuse_logs_to_normalize(values: Floats, kind: str) -> None:
+    """Raise if values that are to be normalized are logarithms."""
+    if kind != "logs":
+        return
+    message = (
+        "expects counts, but these values are not counts "
+        "(they look like logarithms, up to "
+        f"{values.max():.1f}). Leave it out if they "
+        "are log-normalized already. "
+        "Small counts after a correction, which are not whole numbers, "
+        "have to be normalized before "
+        "(sc.pp.normalize_total and sc.pp.log1p)."
+    )
+    raise ParameterError("normalize", message)
+
+
+def refuse_counts(reader: Reader) -> None:
+    """Raise if a fit used logarithms, but these samples are raw or lack the logarithm."""
+    values = reader.some_values()
+    kind = kind_of_values(values)
+    if kind not in ("counts", "unlogged"):
+        return
+    found = "raw counts" if kind == "counts" else "values without a logarithm"
+    message = (
+        ": the fit used log-normalized values, but these cells hold "
+        f"{found} (such as {values.max():.0f}), "
+        "and would get wrong names. "
+        'normalize="log1p" normalizes them; if the fit used such values as well, '
+        'normalize="none" takes them as they are '
+        "(in Python, of `annotate`, `view` or "
+        f"`open_blocks`).{_where_else(reader)}"
+    )
+    raise ParameterError("normalize", message)
 
 
 def refuse_unless_counts(reader: Reader) -> None:

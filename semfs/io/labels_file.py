@@ -155,12 +155,15 @@ def _check_other_names(path: Path, text: str, row_names: Sequence[str] | None) -
             del table[0]
         if row_names is None:
             raise FileError(
-                f"{path} has {columns}, with {len(table)} names such as {table[-1][0]!r}, but "
-                "the samples of the data have no names. Give one label per line, in the order "
+                f"{path} has {columns}, with {len(table)} "
+                f"names such as {table[-1][0]!r}, but "
+                "the samples of the data have no names. Give "
+                "one label per line, in the order "
                 "of the samples, without names."
             )
         raise FileError(
-            f"{path} has {columns}, but none of its {len(table)} names is that of a sample. "
+            f"{path} has {columns}, but none of its "
+            f"{len(table)} names is that of a sample. "
             f"The file has names such as {table[-1][0]!r}, "
             f"the data have names such as {str(row_names[-1])!r}. "
             "Write the names as in the data."

@@ -82,11 +82,7 @@ def panel_report(
     if words is None:
         words = CELLS if as_genes(X) is not None or _of_cells(X) else GENERAL
     of_cells = words == CELLS
-    # A count above 0 means that a gene was detected. Measurements have no such zero,
-    # so their share is taken above the average of the classes.
-    thresholds = np.zeros(len(explanation.means))
-    if not of_cells:
-        thresholds = _class_average(selector, len(thresholds))
+    thresholds = _thresholds(selector, len(explanation.means), of_cells)
     counted = count_above(selector, X, y, thresholds)
     shares = None
     n_samples = None
@@ -120,6 +116,7 @@ def panel_report(
         words=words,
         prices=_prices_of(selector, len(explanation.means)),
         ids=gene_ids(_reader_of(X), explanation.features.index, words.feature),
+        remarks=_remarks_on(selector),
         worth=selector._get_fitted().findings.worth_of_groups(),
     )
 
@@ -139,13 +136,23 @@ def _reader_of(X: DataLike) -> Reader | None:
     return source.reader if classify(X) is Kind.SOURCE else None
 
 
-def _class_average(selector: LinearSelector, n_selected: int) -> Float64:
-    """Return the mean (k,) over the seen classes of each selected feature, best first."""
+def _thresholds(selector: LinearSelector, n_selected: int, of_cells: bool) -> Float64:
+    """Return the values (k,) above which samples count, by selected feature, best first."""
+    # A count above 0 means that a gene was detected. Measurements have no such zero,
+    # so their share is taken above the average of the classes.
+    if of_cells:
+        return np.zeros(n_selected)
     selected = np.asarray(selector.order_)[:n_selected]
     # Class means are stored by ascending feature: these are their places, best first.
     entered = np.searchsorted(np.sort(selected), selected)
     means: Float64 = selector._get_fitted().levels
     return means.mean(axis=0)[entered]
+
+
+def _remarks_on(selector: LinearSelector) -> dict[str, str]:
+    """Return remarks on features by name, such as those that are included against a rule."""
+    remarks = selector._get_fitted().remarks()
+    return {selector._name_of(feature): text for feature, text in remarks.items()}
 
 
 def _prices_of(selector: LinearSelector, n_selected: int) -> dict[str, list[Any]]:

@@ -65,6 +65,9 @@ class PanelReport:
     worth : mapping
         Maps the name of each selected group to the share by which the fit would be worse if the
         group were excluded. Empty if this is unknown, as for a selector that was loaded.
+    remarks : mapping
+        Remarks on selected features, such as that a feature is included although it is not
+        among the candidates.
     """
 
     explanation: Explanation
@@ -83,6 +86,7 @@ class PanelReport:
     prices: Mapping[str, Sequence[object]] = field(default_factory=dict)
     ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
     worth: Mapping[str, float] = field(default_factory=dict)
+    remarks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def features(self) -> list[str]:
@@ -260,10 +264,12 @@ class PanelReport:
         """Return why each feature was selected."""
         reasons = []
         for row in self.explanation.features.itertuples():
-            reason = f"varies with {row.carries}"
+            parts = [f"varies with {row.carries}"]
+            if row.Index in self.remarks:
+                parts.insert(0, self.remarks[row.Index])
             if row.separates:
-                reason += f"; {row.separates}"
-            reasons.append(reason)
+                parts.append(row.separates)
+            reasons.append("; ".join(parts))
         return reasons
 
     def sections(self) -> list[Section]:

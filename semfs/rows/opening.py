@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from semfs.io import reader as readers
-from semfs.io.anndata import GeneMatrix, check_counts, has_layers, refuse_unless_counts
+from semfs.io.anndata import (
+    GeneMatrix,
+    check_counts,
+    has_layers,
+    refuse_counts,
+    refuse_unless_counts,
+)
 from semfs.io.pairs import is_pairs
 from semfs.io.reader import NO_LABEL_TEXTS, Reader
 from semfs.io.registry import is_frame, open_reader
@@ -329,7 +335,11 @@ def check_units(
         return
     if preprocessing.normalize is None:
         # "none" means that the user knows the values
-        if reader.of_cells and option is None:
+        if not reader.of_cells or option is not None:
+            return
+        if preprocessing.of_logs:
+            refuse_counts(reader)
+        else:
             check_counts(reader, normalize=False)
     # nobody asked for the normalization of the fit, so it must fit the values
     elif option is None:

@@ -37,6 +37,7 @@ class Preprocessing:
     normalize: str | None = None  # "log1p": log(1 + counts per 10⁴ of the sample)
     scale: Floats | None = None  # (d,), what features are multiplied by
     fill: Floats | None = None  # (d,), what stands for missing values of dense data
+    of_logs: bool = False  # whether the values of the fit were logarithms, as far as is known
 
     @property
     def active(self) -> bool:

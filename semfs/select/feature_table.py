@@ -70,8 +70,9 @@ def feature_reasons(
     explained = explanation.features
     selected = np.asarray(selector.order_)[: len(explained)].tolist()
     forced = resolve_features("include", selector.include, names, d, groups).tolist()
+    remarks = selector._get_fitted().remarks()
     for feature, row in zip(selected, explained.itertuples()):
-        parts = ["included"] if feature in forced else []
+        parts = [remarks.get(feature, "included")] if feature in forced else []
         parts.append(f"varies with {row.carries}")
         if row.separates:
             parts.append(row.separates)

@@ -29,6 +29,8 @@ class Candidates:
     excluded: Indices  # features that never enter
     #: The same by the rule that keeps them out; a feature may be in several.
     ruled_out: Mapping[str, Indices] = field(default_factory=dict)
+    #: Included features that a rule would keep out, by the rule.
+    overruled: Mapping[str, Indices] = field(default_factory=dict)
 
     @classmethod
     def from_user(
@@ -54,20 +56,23 @@ class Candidates:
         forced = resolve_features("include", include, names, d, groups)
         excluded = resolve_features("exclude", exclude, names, d, groups)
         ruled_out = {}
+        overruled = {}
         if exclude is not None:
             ruled_out["exclude"] = excluded
         if only is not None:
             among = resolve_features("candidates", only, names, d, groups)
+            overruled["candidates"] = np.setdiff1d(forced, among)
             kept = np.union1d(among, forced)
             ruled_out["candidates"] = np.setdiff1d(np.arange(d), kept)
         for rule, features in outside.items():
             ruled_out[rule] = np.setdiff1d(features, forced)
+            overruled[rule] = np.intersect1d(features, forced)
         for rule, features in ruled_out.items():
             # Other rules gave way to what is included. A feature that is included and
             # excluded stays in both lists, and `check` refuses it.
             if rule != "exclude":
                 excluded = np.union1d(excluded, features)
-        return cls(constant, forced, excluded, ruled_out)
+        return cls(constant, forced, excluded, ruled_out, overruled)
 
     def check(self, k: int, names: Sequence[str] | None = None) -> None:
         """Raise unless k features can be selected among these."""

@@ -141,7 +141,8 @@ class Explanation:
                 batch = row["batch_variance"]
                 parts.append(
                     f"varies more with the batch ({batch:.0%}) than with the class "
-                    f"({row['class_variance']:.0%}): exclude it unless that is expected"
+                    f"({row['class_variance']:.0%}): exclude "
+                    "it unless that is expected"
                 )
             if self.n_bootstraps:
                 parts.append(f"selected in {row['frequency']:.0%} of bootstraps")

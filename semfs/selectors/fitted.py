@@ -21,6 +21,7 @@ from semfs.selectors.calibration_sample import CalibrationSample
 from semfs.selectors.filling import fill_values_of
 from semfs.selectors.prediction import ClassPredictor
 from semfs.selectors.rules.findings import NO_FINDINGS, Findings
+from semfs.selectors.rules.panel_rules import OVERRULED
 from semfs.selectors.same_space import perhaps_same_space, same_space
 from semfs.validation import counted, listed
 
@@ -106,6 +107,7 @@ class Fitted:
     sample: CalibrationSample | None = None  # of the selected features; None: not at hand
     findings: Findings = NO_FINDINGS  # what rules of the panel led to
     ruled_out: Mapping[str, Indices] = field(default_factory=dict)  # features, by the rule
+    overruled: Mapping[str, Indices] = field(default_factory=dict)  # included ones among them
     marks: Mask | None = None  # (C, k), which selected features mark which class
     batches: Any = None  # (B,), batches whose offsets were removed
     batch_offsets: Float64 | None = None  # (B, k), of the selected features
@@ -182,6 +184,14 @@ class Fitted:
             "batches_": np.zeros(0) if self.batches is None else self.batches,
             "batch_offsets_": np.zeros((0, self.n_selected)) if offsets is None else offsets,
             "fill_values_": np.zeros(0) if self.fill_values is None else self.fill_values,
+        }
+
+    def remarks(self) -> dict[int, str]:
+        """Return, for included features that a rule would keep out, a remark that says so."""
+        return {
+            feature: f"included, {OVERRULED.get(rule, f'against {rule}')}"
+            for rule, features in self.overruled.items()
+            for feature in features.tolist()
         }
 
     @property

@@ -75,6 +75,7 @@ class Outcome:
             sample=_calibration_sample(moments, selected),
             findings=problem.rules.findings(solution),
             ruled_out=problem.candidates.ruled_out,
+            overruled=problem.candidates.overruled,
             marks=problem.rules.levels.markers(selected),
             batches=batches,
             batch_offsets=batch_offsets,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -152,6 +152,7 @@ def _rules(
         candidates.ruled_out,
         names,
     )
+    rules = replace(rules, overruled=candidates.overruled)
     n_left = candidates.n_selectable
     windows = [rule for rule in ("min_level", "max_level") if rule in candidates.ruled_out]
     k = params._n_wanted(moments.n_features)

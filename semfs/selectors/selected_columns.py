@@ -7,7 +7,7 @@ are found by name. Samples are preprocessed as those of the fit were.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from semfs._typing import DataLike, Float64, Indices, Mask, Matrix
 from semfs.feature_names import check_unique_names, column_with_names
-from semfs.io.anndata import warn_if_scaled
+from semfs.io.anndata import kind_of_values, warn_if_scaled
 from semfs.labels import LabelArray, Labels
 from semfs.rows import (
     BlockSource,
@@ -83,6 +83,10 @@ class PresentColumns:
             raise ValueError(f"X has {n_done} samples but batch has {len(batches)} values.")
 
 
+#: Class means of log(1 + counts per 10⁴ counts) do not reach it.
+LARGEST_MEAN = float(np.log1p(1e4))
+
+
 def selected_columns(
     selector: RankingSelector, X: DataLike, method: str, *, allow_gaps: bool = False
 ) -> Iterator[Float64]:
@@ -118,7 +122,7 @@ def present_columns(
     support = selector._get_support_mask()
     every = np.ones(int(support.sum()), dtype=bool)
     keep = fill_values_of(selector) is not None
-    steps = selector._preprocessing()
+    steps = replace(selector._preprocessing(), of_logs=fitted_to_logs(selector))
     found = present_features(X, support, names, steps, keep_missing=keep)
     if found is None:  # X has no names, so that no feature may be missing
         return PresentColumns(selected_columns(selector, X, method), every)
@@ -275,6 +279,31 @@ def _warn_if_scaled(selector: RankingSelector, X: Any) -> None:
         return
     reason = " but those of the fit were not, so that predictions are wrong"
     warn_if_scaled(X.reader, reason)
+
+
+def fitted_to_logs(selector: RankingSelector) -> bool:
+    """Return whether the values of the fit were logarithms, as far as the selector knows.
+
+    Values of a few samples show it, else the class means: those of logarithms of at most 10⁴
+    counts are small, while the genes that are selected on raw counts have large ones.
+    """
+    unit = selector._preprocessing().scale
+    scale = 1.0 if unit is None else unit[selector._get_support_mask()]
+    sample = getattr(selector, "calibration_sample_", None)
+    has_offsets = len(getattr(selector, "batches_", ()))
+    # Values without the offsets of their batches are not those that were measured.
+    if sample and not has_offsets:
+        values = np.asarray(to_numpy(sample["features"]), dtype=np.float64) / scale
+        return kind_of_values(values[values != 0]) == "logs"
+    means = getattr(selector, "measured_means_", None)
+    if means is None:
+        # selectors of earlier releases have these only
+        means = getattr(selector, "class_means_", None)
+    if means is None:
+        return False
+    found = np.asarray(to_numpy(means)) / scale
+    lowest = found.min(initial=0.0)
+    return bool(lowest >= 0.0 and 0.0 < found.max(initial=0.0) < LARGEST_MEAN)
 
 
 def _warn_of_missing(names: LabelArray, present: Mask) -> None:

@@ -337,7 +337,9 @@ def test_counts_and_other_numbers_are_told_apart(tmp_path):
     with pytest.warns(UserWarning, match=r"normalize: the cells hold raw counts .*log1p"):
         open_blocks(path, label)
     logs = anndata.AnnData(log1p(cells().counts), pd.DataFrame({"kind": cells().types}))
-    with pytest.warns(UserWarning, match="expects counts"):
+    with pytest.raises(
+        ValueError, match=r"normalize expects counts, .* like logarithms, up to"
+    ):
         open_blocks(logs, label, normalize="log1p")
     with pytest.raises(ValueError, match="normalize must be 'log1p'"):
         open_blocks(logs, label, normalize="log")

@@ -10,6 +10,7 @@ from problems import make_described_problem, make_problem
 from semfs import SemFS, SemFSCV, load, save
 from semfs.datasets import load_sample
 from semfs.method.quadratic import Relaxed
+from semfs.panel import panel_report
 from semfs.panel.words import CELLS
 from semfs.selectors.rules.feature_values import feature_costs
 from semfs.selectors.rules.findings import Findings
@@ -44,6 +45,21 @@ def planted():
 
 def selected(selector):
     return set(np.flatnonzero(selector.support_).tolist())
+
+
+def test_features_that_are_included_against_the_candidates_are_named(planted):
+    X, y = planted
+    selector = SemFS(4, include=[0, 10], candidates=range(2, 12), max_level=8.5).fit(X, y)
+    assert {0, 10} <= selected(selector)
+    (sentence,) = [text for text in selector.rules_ if text.startswith("include: ")]
+    assert "x0, x10 entered first; not among the candidates: x0" in sentence
+    report = panel_report(selector, n_bootstraps=0)
+    table = report.table().set_index("feature")
+    assert table.loc["x0", "reason"].startswith("included, not among the candidates; varies")
+    assert "included" not in table.loc["x10", "reason"]
+    assert "not among the candidates: x0" in report.render()
+    selector = SemFS(4, include=[10], candidates=range(2, 12)).fit(X, y)
+    assert not any("not among" in text for text in selector.rules_)
 
 
 # ---- off is off -----------------------------------------------------------------------

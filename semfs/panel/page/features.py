@@ -54,8 +54,10 @@ def feature_section(report: PanelReport) -> Section:
     )
     if found.adjusted:
         text += (
-            f" {words.class_.capitalize()} · batch: their shares of its variance. Varies with: "
-            "by means that are adjusted for batch. Levels: by means as measured."
+            f" {words.class_.capitalize()} · batch: their "
+            "shares of its variance. Varies with: "
+            "by means that are adjusted for batch. "
+            "Levels: by means as measured."
         )
     caption = f"The {words.features}, best first"
     title = f"The {words.features}"

@@ -88,9 +88,12 @@ def _batch_features(report: PanelReport) -> list[str]:
         return []
     names = listed(found.index[found["more_batch"].astype(bool)].astype(str).tolist(), 8)
     return [
-        f"Vary more with the batch than with the {words.class_}: {names}. In another batch "
-        f"they may not separate the {words.classes}. Check their levels in each batch, or "
-        "exclude them (exclude=, on the command line --exclude) and select again."
+        "Vary more with the batch than with the "
+        f"{words.class_}: {names}. In another batch "
+        f"they may not separate the {words.classes}. "
+        "Check their levels in each batch, or "
+        "exclude them (exclude=, on the command "
+        "line --exclude) and select again."
     ]
 
 

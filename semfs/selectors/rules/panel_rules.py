@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,11 @@ from semfs.method.quadratic import Solution
 from semfs.selectors.rules.class_levels import ClassLevels
 from semfs.selectors.rules.findings import Findings, UnitNames
 from semfs.validation import counted, listed
+
+#: What included features are that a rule would keep out.
+OVERRULED = {"candidates": "not among the candidates"}
+#: Such features that a sentence names.
+MOST_OVERRULED = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +39,8 @@ class PanelRules:
     labels: Sequence[Any] | None = None  # (U,), names of units
     # unseen classes without enough markers
     not_marked: Sequence[Label] = ()
+    # included features that a rule would keep out, by the rule
+    overruled: Mapping[str, Indices] = field(default_factory=dict)
 
     def findings(self, solution: Solution) -> Findings:
         """Return what each rule ruled out, or led to, and how to find what it cost."""
@@ -58,7 +65,7 @@ class PanelRules:
         texts = {rule: f"{self._ruled_out(rule)} ruled out" for rule in self.ruled_out}
         if len(self.forced):
             shown = listed([feature_name(int(j), self.names) for j in self.forced])
-            texts["include"] = f"{shown} entered first"
+            texts["include"] = f"{shown} entered first{self._overruled()}"
         if self.panel is None:
             return texts
         if self.min_per_class:
@@ -78,6 +85,17 @@ class PanelRules:
         if self.capacity is not None:
             texts["capacity"] = self._fullest(selected)
         return texts
+
+    def _overruled(self) -> str:
+        """Return a text on included features that other rules would keep out."""
+        text = ""
+        for rule, features in self.overruled.items():
+            if not len(features):
+                continue
+            names = [feature_name(int(j), self.names) for j in features]
+            what = OVERRULED.get(rule, f"against {rule}")
+            text += f"; {what}: {listed(names, MOST_OVERRULED)}"
+        return text
 
     def _units(self, selected: Mask) -> Indices:
         """Return the units of the selected features."""
