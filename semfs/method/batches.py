@@ -24,6 +24,7 @@ from scipy.linalg import pinvh
 from semfs._typing import Float64, Indices, Label, Mask, Matrix
 from semfs.labels import LabelArray, Labels, encode_labels, label_array
 from semfs.method.moments import Moments
+from semfs.rows.memory import in_memory
 from semfs.validation import listed, warn_user
 
 if TYPE_CHECKING:
@@ -263,6 +264,10 @@ class CorrectedRows:
         diag = before - 2.0 * np.einsum("bd,bd->d", V, U)
         # where nothing is left but rounding errors, these are no variance
         diag = np.where(diag <= LOST_EPS * found.eps * before, 0.0, diag)
+        if in_memory(found.rows) and sp.issparse(found.rows.X):
+            # sparse samples were summed about the origin
+            lost = diag <= LOST_EPS * found.eps * found.total * found.mean**2
+            diag = np.where(lost, 0.0, diag)
         return Moments(
             self.pairs.classes,
             counts,

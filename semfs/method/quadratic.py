@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from semfs._typing import Float64, Floats, Indices
+from semfs._typing import Float64, Floats, Indices, Mask
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,35 @@ class Quadratic:
         stay. W of the result is √weight times that of the original.
         """
         return replace(self, q=weight * self.q, B=np.sqrt(weight) * self.B)
+
+    def ignoring(self, ignored: Mask) -> Quadratic:
+        """Return the same J for which some features (d,) are constantly zero.
+
+        Their gain is exactly 0. What the sums of a constant feature hold are rounding errors,
+        and the ratio of two rounding errors may be any number.
+        """
+        if not ignored.any():
+            return self
+
+        def columns(features: Indices) -> Float64:
+            found = self.columns(features)
+            found[ignored] = 0.0
+            found[:, ignored[features]] = 0.0
+            return found
+
+        def estimate(features: Indices) -> Floats | None:
+            if self.estimate is None:
+                return None
+            found = self.estimate(features)
+            if found is not None:
+                found[ignored[features]] = 0.0
+                found[:, ignored[features]] = 0.0
+            return found
+
+        B = self.B.copy(order="K")
+        B[ignored] = 0.0
+        diag = np.where(ignored, 0.0, self.diag)
+        return replace(self, B=B, diag=diag, columns=columns, estimate=estimate)
 
 
 @dataclass(frozen=True)

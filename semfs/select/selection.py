@@ -22,7 +22,7 @@ from semfs.rows.workers import connect
 from semfs.select.feature_table import feature_reasons, feature_table
 from semfs.select.outputs import check_outputs
 from semfs.select.reduced import write_reduced
-from semfs.select.units import filled_with_medians, standardized_with_gaps
+from semfs.select.units import filled_with_medians, standardized
 from semfs.selectors.explanation import Explanation
 from semfs.selectors.rules.feature_values import group_members
 from semfs.selectors.semfs import SemFS
@@ -105,8 +105,9 @@ def select_features(
         Whether to write only the selected genes into an .h5ad file. If the genes were selected
         in ``raw``, their values become ``X`` of the file.
     scale : bool, default=False
-        Whether to divide features by their standard deviation before the selection. Use it if
-        units differ. Results are in the units of the source.
+        Whether to divide features by their standard deviation in the labeled samples before the
+        selection. Use it if units differ. Features that are constant there are divided by their
+        standard deviation in the unlabeled samples. Results are in the units of the source.
     impute : {"median"}, optional
         "median" fills missing values with the median of the feature over at most 20,000 samples
         of the fit. Open the source with ``missing_values="keep"``. They are
@@ -201,7 +202,7 @@ def fit_features(
         seen = filled_with_medians(seen)
     if scale:
         with_gaps = selector.missing_values != "error"
-        seen = standardized_with_gaps(seen) if with_gaps else seen.standardized()
+        seen = standardized(seen, X_unlabeled, with_gaps=with_gaps)
     factors = seen.preprocessing.scale
     # an array has the units of the source, the fit those of the scaled source
     if factors is not None and X_unlabeled is not None and not in_blocks(X_unlabeled):
@@ -264,10 +265,11 @@ def _seen_samples(
     """
     assert source.labels is not None
     labels = source.labels.leave_out(unseen)
+    described: list[Label] = []
     if selector.attributes is not None:
-        table = AttributeTable.from_any(selector.attributes)
-        labels = labels.align_to(table.classes.tolist())
-    return source.with_labels(labels)
+        described = AttributeTable.from_any(selector.attributes).classes.tolist()
+        labels = labels.align_to(described)
+    return source.with_labels(labels.mark_unlabeled(described))
 
 
 def _fit(

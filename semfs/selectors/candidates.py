@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Self
 
@@ -102,6 +102,10 @@ class Candidates:
             np.flatnonzero(np.isin(columns, self.forced)),
             np.flatnonzero(np.isin(columns, self.excluded)),
         )  # rules are about all columns
+
+    def with_varying(self, features: Mask) -> Self:
+        """Return the candidates if some features (d,) vary after all, in other samples."""
+        return replace(self, constant=self.constant & ~features)
 
     @property
     def allowed(self) -> Mask:

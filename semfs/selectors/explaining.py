@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 #: Attributes that are named with the strongest one have at least this share of its size.
 SHARE_OF_STRONGEST = 0.8
 
+#: What a feature separates that is constant in the samples of the seen classes.
+CLUSTERS_ONLY = "separates clusters of unlabeled samples"
+
 
 def explain_selection(
     selector: LinearSelector,
@@ -71,6 +74,7 @@ def explain_selection(
     carried = weights if moments is None else correlations
     features["carries"] = [_carried(row, attributes) for row in carried.to_numpy()]
     features["separates"] = [_separated(row, classes) for row in levels.to_numpy()]
+    _add_clusters(features, moments, selected)
     copies = duplicates.groupby("feature")["other"].agg(", ".join)
     features["duplicates"] = copies.reindex(names).fillna("")
     features["skipped"] = skipped_copies(selector, selected)
@@ -87,6 +91,16 @@ def explain_selection(
         n_bootstraps=n_bootstraps,
         **_class_tables(selector, selected, names),
     )
+
+
+def _add_clusters(features: pd.DataFrame, moments: Moments | None, selected: Indices) -> None:
+    """Say of features that are constant in the seen classes what they are selected for."""
+    if moments is None:
+        return
+    # without a gain in the clusters of unlabeled samples, the user included the feature
+    has_gain = (features["gain"] > 0.0).to_numpy()
+    for_clusters = moments.constant()[selected] & has_gain
+    features.loc[for_clusters, "separates"] = CLUSTERS_ONLY
 
 
 def _add_batch_variance(
@@ -193,7 +207,9 @@ def _class_levels(moments: Moments | None, selected: Indices, n_classes: int) ->
     # scatter within classes is what the class means leave
     between = moments.counts @ (M - moments.mean[selected]) ** 2
     within = np.maximum(moments.scatter_diag[selected] - between, 0.0) / moments.total
-    deviations = np.sqrt(np.where(within > 0, within, np.inf))
+    # differences of a constant feature, and its scatter, are rounding errors
+    varies = (within > 0) & ~moments.constant()[selected]
+    deviations = np.sqrt(np.where(varies, within, np.inf))
     # levels are those that were measured, also if offsets of batches were removed
     levels = measured_means(moments)[:, selected]
     return ((levels - levels.mean(axis=0)) / deviations).T

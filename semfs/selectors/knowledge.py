@@ -8,11 +8,12 @@ used.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from semfs._typing import Mask
 from semfs.attributes import AttributeTable
 from semfs.method.class_means import unseen_class_problem
 from semfs.method.objective import Objective
@@ -59,6 +60,15 @@ class Knowledge:
         """Return the problems to solve in addition to that of the seen classes."""
         both = (self.unseen_problem, self.unlabeled.problem)
         return [problem for problem in both if problem is not None]
+
+    def ignoring(self, features: Mask) -> Knowledge:
+        """Return the same without features (d,) that are constant in the seen classes.
+
+        The clusters keep them: in unlabeled samples they may vary.
+        """
+        if self.unseen_problem is None:
+            return self
+        return replace(self, unseen_problem=self.unseen_problem.ignoring(features))
 
 
 def further_knowledge(

@@ -38,8 +38,7 @@ class Outcome:
         used = np.flatnonzero(solution.s)
         coef = self._in_attributes(solution.V)
         center, target_mean = self._centers()
-        gram = _gram_among(solution, selected)
-        within = problem.objective.within(selected, gram)
+        class_means, within = self._class_distributions(selected)
         knowledge = problem.knowledge
         rows = moments.rows
         batches = None
@@ -59,8 +58,8 @@ class Outcome:
             # b = mean(A) − mean(X)' diag(s) W
             intercept=target_mean - (center * solution.s)[used] @ coef,
             objective=solution.objective,
-            class_means=take_columns(moments.means, selected),
-            within=within / moments.total,
+            class_means=class_means,
+            within=within,
             table=problem.table,
             knowledge=knowledge.notes,
             unused=knowledge.unused,
@@ -101,6 +100,30 @@ class Outcome:
         # the mean of the fit, in which gaps have the means of their classes
         means = take_columns(problem.moments.means, selected)
         return np.average(means, axis=0, weights=problem.moments.counts)
+
+    def _class_distributions(self, selected: Indices) -> tuple[Float64, Float64]:
+        """Return class means (C, k), and the covariance (k, k) within classes.
+
+        A selected feature that is constant in the seen classes has rounding errors there. It
+        has one mean, no covariance with others, and its variance within the clusters of the
+        unlabeled samples if it varies there.
+        """
+        problem = self.problem
+        moments = problem.moments
+        gram = _gram_among(self.solution, selected)
+        within = problem.objective.within(selected, gram) / moments.total
+        means = take_columns(moments.means, selected)
+        constant = np.flatnonzero(moments.constant()[selected])
+        if len(constant):
+            means[:, constant] = moments.mean[selected[constant]]
+            within[constant] = 0.0
+            within[:, constant] = 0.0
+        clustered = np.flatnonzero(problem.only_unlabeled[selected])
+        if len(clustered):
+            clusters = problem.knowledge.unlabeled
+            variances = clusters.variances(selected[clustered])
+            within[clustered, clustered] = variances
+        return means, within
 
     def _n_selected(self) -> int:
         """Return the number of features to select."""

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from semfs._typing import Float64
+from semfs._typing import Float64, Mask
 from semfs.attributes import AttributeTable, align_attributes
 from semfs.method.moments import Moments
 from semfs.method.objective import Objective
@@ -51,6 +51,7 @@ class Problem:
     feature_names: Sequence[str] | None
     preprocessing: Preprocessing
     rules: PanelRules
+    only_unlabeled: Mask  # (d,), features that only clusters of unlabeled samples vary in
 
     @classmethod
     def from_data(
@@ -82,6 +83,10 @@ class Problem:
         warn_of_dominant_features(variances, feature_names)
         warn_of_row_numbers(moments, candidates.allowed, feature_names)
         knowledge = further_knowledge(params, objective, table, data.unlabeled)
+        # such as a gene of an unseen type: it competes by what it says about the clusters
+        only_unlabeled = knowledge.unlabeled.vary_in(candidates.constant)
+        knowledge = knowledge.ignoring(only_unlabeled)
+        candidates = candidates.with_varying(only_unlabeled)
         rules = _rules(
             params,
             moments,
@@ -97,13 +102,14 @@ class Problem:
             table=table,
             basis=basis,
             objective=objective,
-            quadratic=objective.quadratic(),
+            quadratic=objective.quadratic().ignoring(only_unlabeled),
             candidates=candidates,
             n_select=min(k, moments.n_features),
             knowledge=knowledge,
             feature_names=feature_names,
             preprocessing=data.preprocessing,
             rules=rules,
+            only_unlabeled=only_unlabeled,
         )
 
     @property

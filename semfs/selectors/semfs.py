@@ -209,7 +209,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Importance of each feature; larger is better. For "alternating" it is s. For "direct" it
         is the decrease of J when the feature was added. For features that were not selected, it
         is the decrease of J if they were added next. Constant and excluded features have
-        ``-inf``.
+        ``-inf``. A feature is constant if it varies neither in the samples of the seen
+        classes nor in the clusters of unlabeled samples.
     order_ : ndarray of shape (d,)
         Feature indices, best first. Constant features come after all others, and excluded
         features come last.
@@ -247,7 +248,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         The same means as they were measured, with the offsets of batches. They are equal to
         ``class_means_`` if there were no batches.
     within_ : ndarray of shape (k, k)
-        Covariance of the selected features within classes.
+        Covariance of the selected features within classes. For a feature that is constant in
+        the seen classes, it is the variance within the clusters of unlabeled samples, if it
+        varies there.
     knowledge_ : dict from str to str
         For each source of information, whether it was used, and if not, why. Sources are the
         seen classes, descriptions of unseen classes, and unlabeled samples. Further entries

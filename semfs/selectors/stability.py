@@ -16,6 +16,7 @@ from semfs.method.demands import feasible_panel
 from semfs.method.moments import Moments
 from semfs.method.panel import Panel
 from semfs.rows import in_memory
+from semfs.rows.device import to_numpy
 from semfs.selectors.candidates import user_candidates
 from semfs.selectors.folds import ClassFolds
 from semfs.selectors.knowledge import UNSEEN_CLASSES
@@ -96,6 +97,9 @@ def selection_counts(
         of_drawn = None if panel is None else _for_drawn_classes(panel, times > 0)
         counts[folds.paths(all_classes, of_drawn)[0]] += 1
         n_done += 1
+    # bootstraps have no unlabeled samples, so that they say nothing about a feature that is
+    # selected for clusters of these and is constant elsewhere
+    counts[moments.constant() & (counts == 0.0)] = np.nan
     return counts
 
 
@@ -113,7 +117,8 @@ def _panel_of(fitted: Any, moments: Moments, names: Sequence[str] | None) -> Pan
     rules = panel_rules(
         fitted,
         levels,
-        candidates.constant,
+        # a selected feature may be constant in the seen classes, but not in the others
+        candidates.constant & ~to_numpy(fitted.support_),
         candidates.forced,
         candidates.ruled_out,
         names,

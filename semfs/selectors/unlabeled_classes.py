@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semfs._typing import Indices
+from semfs._typing import Float64, Indices, Mask
 from semfs.labels import UNLABELED
 from semfs.method.batches import uncorrected_rows
+from semfs.method.markers import within_deviation
 from semfs.method.moments import Moments
 from semfs.method.objective import Objective
 from semfs.method.quadratic import Quadratic
@@ -20,6 +21,7 @@ from semfs.selectors.cluster_moments import (
     clusters_in_memory,
 )
 from semfs.selectors.inputs.unlabeled_rows import UnlabeledRows, UnlabeledStream
+from semfs.selectors.prediction import LEAST_SPREAD
 from semfs.validation import warn_user
 
 #: Fewer unlabeled samples are not clustered.
@@ -60,6 +62,25 @@ class UnlabeledClasses:
     weight: float = 0.0  # of the problem, next to that of the seen classes
     why_not_used: str = ""  # empty if the samples are used
     n_ignored: int = 0  # samples far from all others
+    moments: Moments | None = None  # of the clusters, if they are used
+
+    def vary_in(self, features: Mask) -> Mask:
+        """Return which features of a mask (d,) are not constant in the clustered samples."""
+        if self.moments is None:
+            return np.zeros_like(features)
+        return features & ~self.moments.constant()
+
+    def variances(self, features: Indices) -> Float64:
+        """Return the variance (k,) of some features within clusters, which may not be 0.
+
+        A feature may have one value in each cluster. Its standard deviation is then taken to be
+        a small share of that over all samples.
+        """
+        assert self.moments is not None
+        within = within_deviation(self.moments, features)
+        variance = self.moments.scatter_diag[features] / self.moments.total
+        overall = np.sqrt(variance)
+        return np.maximum(within, LEAST_SPREAD * overall) ** 2
 
     def sentence(self, others: str, n_other_problems: int) -> str:
         """Return a sentence on the use of the samples, for ``knowledge_``.
@@ -127,6 +148,7 @@ def unlabeled_classes(
         problem.scaled_by(factor),
         weight,
         n_ignored=n_ignored,
+        moments=found.moments,
     )
 
 

@@ -87,7 +87,11 @@ class ClassLevels:
         deviation = within_deviation(self.moments, features)
         if self.unit is not None:
             deviation = deviation / self.unit[features]
-        return class_markers(take_columns(self.means, features), deviation)
+        means = take_columns(self.means, features)
+        markers = class_markers(means, deviation)
+        # means of a constant feature differ by rounding errors
+        markers[:, self.moments.constant()[features]] = False
+        return markers
 
     def highest(self) -> Float64:
         """Return the largest measured class mean of each feature (d,)."""
