@@ -87,10 +87,31 @@ def resolve_features(
     """
     if values is None:
         return np.zeros(0, dtype=np.intp)
+    if n_features is None:
+        n_features = 0 if names is None else len(names)
+    plain = _plain_indices(values, n_features)
+    if plain is not None:
+        return plain
     found: dict[int, None] = {}  # keeps the order, each once
     for indices in resolve_each(parameter, values, names, n_features, groups, gene_columns):
         found.update(dict.fromkeys(indices))
     return np.array(list(found), dtype=np.intp)
+
+
+def _plain_indices(values: FeaturesLike, n_features: int) -> Indices | None:
+    """Return indices from 0 to d − 1 in their order, each once; None for other features."""
+    # what a list of thousands of candidates often is
+    if isinstance(values, np.ndarray):
+        is_plain = values.ndim == 1 and values.dtype.kind in "iu"
+    else:
+        is_plain = isinstance(values, (range, list)) and all(type(j) is int for j in values)
+    if not is_plain or not len(values):
+        return None
+    indices = np.asarray(values)
+    if indices.min() < 0 or indices.max() >= n_features:
+        return None
+    _, first = np.unique(indices, return_index=True)
+    return indices[np.sort(first)].astype(np.intp)
 
 
 def resolve_each(

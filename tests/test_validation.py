@@ -111,6 +111,16 @@ def test_features_are_found_by_index_name_list_and_pattern(values, expected):
     assert_array_equal(resolve_features("include", values, NAMES), expected)
 
 
+@pytest.mark.parametrize("make", [list, np.array])
+def test_many_indices_keep_their_order_and_are_checked_like_few(make):
+    assert_array_equal(resolve_features("candidates", make([5, 2, 5, 0]), None, 6), [5, 2, 0])
+    assert_array_equal(resolve_features("candidates", make([3, -1]), None, 6), [3, 5])
+    with pytest.raises(ParameterError, match="index 6 is out of range for 6 features"):
+        resolve_features("candidates", make([1, 6]), None, 6)
+    with pytest.raises(ParameterTypeError, match="must hold indices or names, got True"):
+        resolve_features("candidates", [1, True], None, 6)
+
+
 @pytest.mark.parametrize("header", ["", "Gene\n", "feature\n"])
 def test_features_are_listed_in_files(header, tmp_path):
     path = tmp_path / "genes.txt"

@@ -124,12 +124,12 @@ def _decrease_without(problem: SmallProblem, others: Indices) -> float | None:
 
 
 def _at_hand(search: Search, freed: Mask, unit_of: Indices | None) -> Indices:
-    """Features that may be selected, or are freed, and whose Gram columns were computed."""
+    """Features that may be selected, or are freed, and whose Gram entries are at hand."""
     allowed = search.allowed | search.forced | freed
     if unit_of is not None:
         # Of a group one of whose features is kept out, none may be selected.
         allowed &= np.bincount(unit_of[~allowed], minlength=len(allowed))[unit_of] == 0
     # a near copy would only be selected after everything else
     is_copy = (search.copy_of >= 0) & ~search.is_selected & ~freed
-    features = np.sort(np.array(search.caches[0].features, dtype=np.intp))
+    features = search.at_hand()
     return features[(allowed & ~is_copy)[features]]

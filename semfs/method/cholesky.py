@@ -139,10 +139,9 @@ class PivotedCholesky:
         Nothing has entered yet; ``gram_rows`` (k, d) are the rows of G of the features. None if
         a feature depends linearly on those before it.
         """
-        rows = gram_rows.copy()
-        rows[np.arange(len(features)), features] += self.gamma
+        k = len(features)
         try:
-            among = np.linalg.cholesky(rows[:, features])
+            among = np.linalg.cholesky(gram_rows[:, features] + self.gamma * np.eye(k))
         except np.linalg.LinAlgError:
             return None
         if (among.diagonal() ** 2 <= self.pivot_tol[features]).any():
@@ -150,20 +149,18 @@ class PivotedCholesky:
         # L_S L' = G_S + γ E and L_S Q = B_S. Of a triangular matrix of some hundred rows the
         # inverse is exact to rounding, and a product with it is three times as fast as solving.
         inverse = np.linalg.inv(among)
-        return inverse @ rows, inverse @ self.B[features].astype(np.float64)
+        L_rows = inverse @ gram_rows
+        L_rows[:, features] += self.gamma * inverse
+        return L_rows, inverse @ self.B[features].astype(np.float64)
 
-    def enter_all(self, L_rows: Float64, Q: Float64, selected: Mask) -> None:
+    def enter_all(self, L_rows: Float64, Q: Float64) -> None:
         """Add the features whose L' (k, d) and Q (k, r) `steps_of` has computed."""
         k = len(Q)
         self._L[:, :k] = L_rows.T
         self._Q[:k] = Q
         self.n_entered = k
-        # ‖R_i‖² = ‖B_i‖² − 2 L_i Q B_i' + ‖L_i Q‖², without the whole of R
-        projections = Q.astype(self.B.dtype, copy=False) @ self.B.T
-        changes = (Q @ Q.T) @ L_rows - 2.0 * projections
-        self.squared_norms += np.einsum("td,td->d", L_rows, changes)
         self.pivots = self.pivots - np.einsum("td,td->d", L_rows, L_rows)
-        self._refresh_if_stale(selected)
+        self.refresh()
 
     def weights(self, selected: Indices) -> Float64:
         """Return W (k, r) of the selected features (k,), which are given in order of entry.

@@ -76,6 +76,9 @@ class NearCopies:
         errors. These are no copies, and have none.
     max_correlation : float
         The limit.
+    scatter_among : callable, optional
+        Maps features (m,) to the scatter matrix among them (m, m), if that takes no pass over
+        the data.
 
     Examples
     --------
@@ -91,10 +94,12 @@ class NearCopies:
         scatter_columns: Callable[[Indices], Float64],
         scatter_diag: Float64,
         max_correlation: float,
+        scatter_among: Callable[[Indices], Float64] | None = None,
     ) -> None:
         """Take the parameters of the class. No copies are known yet."""
         self.max_correlation = max_correlation
         self._scatter_columns = scatter_columns
+        self._scatter_among = scatter_among
         # products with a constant are rounding errors, which exceed every finite limit
         self._spread = np.where(scatter_diag > 0.0, np.sqrt(scatter_diag), np.inf)
         self._copies: dict[int, Indices] = {}
@@ -111,6 +116,26 @@ class NearCopies:
             alike = np.abs(columns[:, place]) > limit
             alike[feature] = False
             self._copies[feature] = np.flatnonzero(alike)
+
+    def among(self, features: Indices) -> dict[int, Indices]:
+        """Return the near copies of features (m,) among them, by their places."""
+        is_new = np.array([j not in self._copies for j in features.tolist()], dtype=bool)
+        found = {}
+        if self._scatter_among is None:
+            self.find(features.tolist())
+            is_new[:] = False
+        elif is_new.any():
+            spread = self._spread[features]
+            limits = self.max_correlation * np.outer(spread, spread)
+            alike = np.abs(self._scatter_among(features)) > limits
+            np.fill_diagonal(alike, val=False)
+            for place in np.flatnonzero(is_new).tolist():
+                found[place] = np.flatnonzero(alike[place])
+        for place in np.flatnonzero(~is_new).tolist():
+            copies = self._copies[int(features[place])]
+            # most features have none
+            found[place] = np.flatnonzero(np.isin(features, copies)) if len(copies) else copies
+        return found
 
     def of(self, feature: int) -> Indices:
         """Return the near copies of a feature."""
@@ -130,6 +155,8 @@ class ScatterColumns:
         self._moments = moments
         self._request: tuple[list[int], bool] | None = None
         self._last = np.zeros((0, 0))
+        self._among_request: tuple[list[int], bool] | None = None
+        self._last_among = np.zeros((0, 0))
 
     def __call__(self, features: Indices, *, precise: bool) -> Float64:
         """Return columns (d, b) about the mean. Do not write into the array."""
@@ -139,3 +166,19 @@ class ScatterColumns:
             self._last = self._moments.scatter_columns(features, precise=precise)
             self._request = request
         return self._last
+
+    @property
+    def are_in_memory(self) -> bool:
+        """Whether the scatter among a few features takes no pass over the data."""
+        return self._moments.are_in_memory
+
+    def among(self, features: Indices, *, precise: bool) -> Float64:
+        """Return the scatter (m, m) among features about the mean. Do not write into it.
+
+        The moments are in memory.
+        """
+        request = (features.tolist(), precise)
+        if request != self._among_request:
+            self._last_among = self._moments.scatter_among(features, precise=precise)
+            self._among_request = request
+        return self._last_among

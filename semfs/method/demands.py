@@ -86,14 +86,33 @@ class Demands:
         return (self.usage / unit[:, None]).sum(axis=0)
 
     @cached_property
+    def by_effort(self) -> Indices:
+        """Return the units (U,) in the order of their effort."""
+        return np.argsort(self.effort, kind="stable")
+
+    @cached_property
+    def by_pattern(self) -> tuple[Indices, Indices]:
+        """Return the units that supply anything, pattern by pattern, and where each begins.
+
+        Units of one pattern are in the order of their effort. For each unit in that order, the
+        second array has the place of the first unit of its pattern.
+        """
+        needed = self.by_effort[self.supply_pattern[self.by_effort] > 0]
+        order = needed[np.argsort(self.supply_pattern[needed], kind="stable")]
+        patterns = self.supply_pattern[order]
+        return order, np.searchsorted(patterns, patterns)
+
+    @cached_property
     def supply_pattern(self) -> Indices:
         """Return a number (U,) per unit, equal for units with equal supply; 0 for none."""
         # different columns of small numbers have different products with random weights
         weights = np.random.default_rng(0).random(len(self.needs))
         products = weights @ self.supply
-        with_nothing = np.append(0.0, products)
-        _, numbers = np.unique(with_nothing, return_inverse=True)
-        return numbers[1:]
+        out = np.zeros(len(products), dtype=np.intp)
+        marked = np.flatnonzero(products)
+        _, numbers = np.unique(products[marked], return_inverse=True)
+        out[marked] = numbers + 1
+        return out
 
     def without(
         self,
@@ -111,6 +130,39 @@ class Demands:
             supply=self.supply[:n_needs],
             needs=self.needs[:n_needs],
         )
+
+
+class Coverage:
+    """How much of what is missing each unit covers, while units enter a panel.
+
+    ``supply`` (s, U) is what the units bring to each need, in whole numbers, and ``missing``
+    (s,) what is still needed.
+    """
+
+    def __init__(self, supply: Float64, missing: Float64) -> None:
+        self.wanted = np.maximum(missing, 0.0)
+        #: How much of the missing supply each unit (U,) covers.
+        self.covered = np.minimum(supply, self.wanted[:, None]).sum(axis=0)
+        self._supply = supply
+        self._largest = supply.max(axis=1, initial=0.0)
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether anything is missing."""
+        return bool(self.wanted.any())
+
+    def add(self, unit: int) -> None:
+        """Let a unit enter the panel."""
+        if not self.is_missing:
+            return
+        before = self.wanted
+        self.wanted = np.maximum(before - self._supply[:, unit], 0.0)
+        # As long as more is wanted than any unit brings, units cover as much as before.
+        changed = self.wanted < np.minimum(before, self._largest)
+        for need in np.flatnonzero(changed).tolist():
+            supply = self._supply[need]
+            self.covered -= np.minimum(supply, before[need])
+            self.covered += np.minimum(supply, self.wanted[need])
 
 
 def feasible_panel(
@@ -168,14 +220,19 @@ def _pool(demands: Demands, kept: Mask, free: Indices) -> Indices | None:
     # A pool that is not much smaller than all units would save no time.
     if len(free) <= 4 * (n_fill + n_each + SPARE_UNITS):
         return None
-    by_effort = free[np.argsort(demands.effort[free], kind="stable")]
-    found = [by_effort[: n_fill + SPARE_UNITS]]
+    is_free = np.zeros(len(kept), dtype=bool)
+    is_free[free] = True
+    by_effort = demands.by_effort[is_free[demands.by_effort]]
+    in_pool = np.zeros(len(kept), dtype=bool)
+    in_pool[by_effort[: n_fill + SPARE_UNITS]] = True
     if n_each:
         # For one pattern no panel needs more units than the largest need.
-        needed = by_effort[demands.supply_pattern[by_effort] > 0]
-        patterns = demands.supply_pattern[needed]
-        found.append(needed[_first_of_each(patterns, n_each)])
-    return np.unique(np.concatenate(found))
+        units, starts = demands.by_pattern
+        free_here = is_free[units]
+        n_before = np.cumsum(free_here) - free_here
+        rank = n_before - n_before[starts]
+        in_pool[units[free_here & (rank < n_each)]] = True
+    return np.flatnonzero(in_pool)
 
 
 def _first_of_each(patterns: Indices, n: int) -> Indices:
@@ -209,27 +266,33 @@ def _least(
 def _by_need(demands: Demands, kept: Mask, pool: Indices) -> Mask | None:
     """Build a panel of units that are needed most and use least. Return None if this fails."""
     panel = kept.copy()
-    supply = demands.supply[:, pool]
     missing = demands.needs - demands.supply[:, kept].sum(axis=1)
-    free = np.ones(len(pool), dtype=bool)
     effort = demands.effort[pool]
     scale = max(float(effort.max(initial=0.0)), np.finfo(float).tiny)
-    while (missing > 0.0).any():
-        wanted = np.maximum(missing, 0.0)[:, None]
-        covered = np.minimum(supply, wanted).sum(axis=0)
-        # Markers are counted in whole numbers and the second term is at most 1/2: effort
-        # decides only between units that cover equally much.
-        is_useful = free & (covered > 0.0)
-        net = covered - 0.5 * effort / scale
-        value = np.where(is_useful, net, -np.inf)
-        best = int(np.argmax(value)) if len(pool) else 0
-        if not len(pool) or np.isneginf(value[best]):
+    # Markers are counted in whole numbers and this is at most 1/2: effort decides only between
+    # units that cover equally much.
+    penalty = 0.5 * effort / scale
+    coverage = Coverage(demands.supply[:, pool], missing)
+    taken: list[int] = []
+    most_taken = len(pool)
+    if demands.count is not None:
+        most_taken = min(most_taken, demands.count - int(kept.sum()))
+    while coverage.is_missing:
+        n_left = most_taken - len(taken)
+        if n_left <= 0:
             return None
-        free[best] = False
-        panel[pool[best]] = True
-        missing = missing - supply[:, best]
+        best = int(np.argmax(coverage.covered - penalty))
+        # No unit covers more than this one, now or later.
+        if coverage.wanted.sum() > n_left * max(coverage.covered[best], 0.0):
+            return None
+        taken.append(best)
+        coverage.add(best)
+        coverage.covered[best] = -np.inf
+    panel[pool[taken]] = True
     if demands.count is not None:
         n_left = demands.count - int(panel.sum())
+        free = np.ones(len(pool), dtype=bool)
+        free[taken] = False
         rest = pool[free]
         if not 0 <= n_left <= len(rest):
             return None

@@ -22,7 +22,7 @@ from semfs.method.cholesky import PivotedCholesky
 from semfs.method.columns import ColumnCache
 from semfs.method.prefetch import best_feature, per_cost
 from semfs.method.quadratic import Quadratic
-from semfs.method.rules import KeepFeasible
+from semfs.method.rules import Rule
 from semfs.method.search import Search
 
 #: Pivots of a group below this share of the largest are rounding errors (only if γ is 0).
@@ -47,7 +47,7 @@ class GroupSearch(Search):
         allowed: Mask,
         forced: Mask,
         unit_of: Indices,
-        rule: KeepFeasible | None = None,
+        rule: Rule | None = None,
         costs: Float64 | None = None,
     ) -> None:
         """Start without features. The whole groups of forced features are forced."""
@@ -109,7 +109,7 @@ class GroupSearch(Search):
         missing = np.bincount(self.unit_of[~features], minlength=self.n_units)
         return missing == 0
 
-    def _largest(self, units: Mask, rule: KeepFeasible | None) -> int | None:
+    def _largest(self, units: Mask, rule: Rule | None) -> int | None:
         """Return the group of the largest gain, or gain per cost, that a rule permits."""
         limits = self._bounds()
         bounds = per_cost(limits, self.unit_costs)

@@ -18,6 +18,8 @@ class KnownPanel:
     def __init__(self, demands: Demands, panel: Mask) -> None:
         """Begin with a panel (U,) of which only the forced units are fixed."""
         self.demands = demands
+        # the most (s,) that any unit brings
+        self._most_supply = demands.supply.max(axis=1, initial=0.0)
         self._set(np.flatnonzero(panel), fixed=demands.forced)
 
     def _set(self, units: Indices, fixed: Mask) -> None:
@@ -60,9 +62,11 @@ class KnownPanel:
         Return False, and change nothing, if no exchange satisfies the demands.
         """
         demands = self.demands
-        # how far the panel would exceed each limit with the unit and all others
-        excess = self.used + demands.usage[:, unit] - demands.most
-        is_over = bool((excess > 0.0).any())
+        is_over = False
+        if len(demands.limits):
+            # how far the panel would exceed each limit with the unit and all others
+            excess = self.used + demands.usage[:, unit] - demands.most
+            is_over = bool((excess > 0.0).any())
         if demands.count is None and not is_over:
             self._add(unit)
             return True
@@ -72,14 +76,18 @@ class KnownPanel:
             can_leave = can_leave & (self._usage >= excess[:, None]).all(axis=0)
         if len(demands.needs):
             surplus = self.brought + demands.supply[:, unit] - demands.needs
-            can_leave = can_leave & (self._supply <= surplus[:, None]).all(axis=0)
-        if not can_leave.any():
+            # Of most needs there is more than any unit brings.
+            tight = (surplus < self._most_supply).nonzero()[0]
+            enough = self._supply[tight] <= surplus[tight, None]
+            can_leave = can_leave & enough.all(axis=0)
+        places = can_leave.nonzero()[0]
+        if not len(places):
             return False
         # The one that uses most leaves, which keeps the most room for later units.
-        effort = np.where(can_leave, self._effort, -np.inf)
+        effort = self._effort[places]
         # among equals the first in the order of the data, so that history does not matter
-        places = np.flatnonzero(effort == effort.max())
-        self._exchange(int(places[np.argmin(self.units[places])]), unit)
+        places = places[effort == effort.max()]
+        self._exchange(int(places[self.units[places].argmin()]), unit)
         return True
 
     def _exchange(self, place: int, unit: int) -> None:
@@ -90,9 +98,14 @@ class KnownPanel:
         # one column changes, so that nothing is collected anew from all U units
         self.units[place] = unit
         self._effort[place] = demands.effort[unit]
-        self._usage[:, place] = demands.usage[:, unit]
-        self._supply[:, place] = demands.supply[:, unit]
-        self._sum_up()
+        if len(demands.limits):
+            self._usage[:, place] = demands.usage[:, unit]
+            self.used = self._usage.sum(axis=1)
+        if len(demands.needs):
+            # whole numbers, so that nothing is lost in differences
+            supply = demands.supply[:, unit]
+            self.brought = self.brought + supply - self._supply[:, place]
+            self._supply[:, place] = supply
 
     def members_to_be(self) -> Mask:
         """Return the units (U,) in the panel, and those that `take` would put into it."""
@@ -101,13 +114,18 @@ class KnownPanel:
         if demands.count is None:
             room = (demands.most - self.used)[:, None]
             found |= (demands.usage <= room).all(axis=0)
-        for place in np.flatnonzero(self.may_leave).tolist():
-            # Without this unit so much is free, and so much is missing: any unit that fits
-            # into the first and brings the second can take its place.
-            room = demands.most - self.used + self._usage[:, place]
-            missing = demands.needs - self.brought + self._supply[:, place]
-            needed = missing > 0.0
+        # Without one of these units so much is free (r, k), and so much is missing (s, k): any
+        # unit that fits into the first and brings the second can take its place.
+        places = np.flatnonzero(self.may_leave)
+        rooms = (demands.most - self.used)[:, None] + self._usage[:, places]
+        surplus = demands.needs - self.brought
+        missing = np.maximum(surplus[:, None] + self._supply[:, places], 0.0)
+        # Many units may leave the same behind.
+        distinct = {column.tobytes(): column for column in np.vstack([rooms, missing]).T}
+        for column in distinct.values():
+            room, lack = np.split(column, [len(rooms)])
+            needed = lack > 0.0
             fits = (demands.usage <= room[:, None]).all(axis=0)
-            enough = (demands.supply[needed] >= missing[needed, None]).all(axis=0)
+            enough = (demands.supply[needed] >= lack[needed, None]).all(axis=0)
             found |= fits & enough
         return found

@@ -27,7 +27,7 @@ from semfs.arrays import as_matrix, batches, canonical, quiet_overflow, take_col
 from semfs.labels import encode_labels, label_array
 from semfs.rows.centering import Centering
 from semfs.rows.device import DeviceRows, is_foreign
-from semfs.rows.memory import MemoryRows
+from semfs.rows.memory import MemoryRows, in_memory
 from semfs.rows.source import RowSource
 from semfs.rows.sums import FAR, NEAR, Accumulator, without_lost
 from semfs.validation import check_all_finite, check_weights
@@ -311,6 +311,24 @@ class Moments:
         return rows.gram_columns(
             columns, Centering(self.mean, self.total, precise=precise, far=far)
         )
+
+    @property
+    def are_in_memory(self) -> bool:
+        """Whether the scatter among a few features takes no pass over the data."""
+        return self.scatter_matrix is not None or in_memory(self.rows)
+
+    def scatter_among(self, features: Indices, *, precise: bool = False) -> Float64:
+        """Return the scatter matrix (m, m) of some features about the mean, in float64.
+
+        The moments are in memory.
+        """
+        if self.scatter_matrix is not None:
+            return self.scatter_matrix[np.ix_(features, features)]
+        rows: MemoryRows = self.rows
+        far = bool(self._farther_than(FAR)[features].any())
+        precise = precise or self.is_small
+        centering = Centering(self.mean, self.total, precise=precise, far=far)
+        return rows.gram_among(features, centering)
 
     def scatter(self, *, precise: bool = False) -> Float64:
         """Return the scatter matrix (d, d) about the mean. With ``precise``, use float64."""

@@ -200,6 +200,7 @@ class Objective:
             columns=self.columns,
             eps=self.moments.eps,
             estimate=None if self.moments.rows is None else self.estimate,
+            among=self.among if self.scatter_columns.are_in_memory else None,
         )
 
     def near_copies(self, max_correlation: float) -> NearCopies:
@@ -208,8 +209,16 @@ class Objective:
         def scatter(features: Indices) -> Float64:
             return self.scatter_columns(features, precise=self.precise)
 
+        def scatter_among(features: Indices) -> Float64:
+            return self.scatter_columns.among(features, precise=self.precise)
+
         varying = np.where(self.moments.constant(), 0.0, self.moments.scatter_diag)
-        return NearCopies(scatter, varying, max_correlation)
+        return NearCopies(
+            scatter,
+            varying,
+            max_correlation,
+            scatter_among if self.scatter_columns.are_in_memory else None,
+        )
 
     # ---- numbers -----------------------------------------------------------------------
 
@@ -383,7 +392,16 @@ class Objective:
             weighted = take_columns(R, features) * w[:, None]
             out += (weighted.T @ R).T
         for weight, v in self._mean_terms():
-            out += weight * np.outer(v, v[features])
+            out.T[...] += weight * np.outer(v[features], v)
+        return out
+
+    def among(self, features: Indices) -> Float64:
+        """Return G (m, m) among some features, if the moments are in memory."""
+        out = self.scatter_columns.among(features, precise=self.precise).copy()
+        for R, w in self._class_terms(features):
+            out += R.T @ (R * w[:, None])
+        for weight, v in self._mean_terms():
+            out += weight * np.outer(v[features], v[features])
         return out
 
     def estimate(self, features: Indices) -> Floats | None:

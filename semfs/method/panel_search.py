@@ -14,7 +14,7 @@ from semfs.method.groups import GroupSearch
 from semfs.method.panel import Panel
 from semfs.method.prefetch import TIE_EPS
 from semfs.method.quadratic import Monitor, Quadratic
-from semfs.method.rules import KeepFeasible
+from semfs.method.rules import rule_of
 from semfs.method.search import Search
 from semfs.method.small_problem import SmallProblem
 
@@ -27,6 +27,9 @@ BEST_SHARE = 0.5
 #: Features that a rule keeps out, whose Gram columns are fetched with the first batch all the
 #: same, to say what the rule costs. They widen that batch, but need no further pass.
 N_FREED = 64
+#: Features of the best gains that are at hand as well, because a panel without a rule may need
+#: others than the search under it.
+N_BESIDE = 32
 
 
 def select_panel(
@@ -46,13 +49,14 @@ def select_panel(
     depends on the problem alone, and not on which Gram columns were fetched.
     """
     search = _new_search(quadratics, caches, panel, allowed, forced, copies)
-    freed = _best_freed(search, panel)
-    search.prefetch_too(freed)
+    beside = _beside(search, panel)
+    nothing = np.zeros(0, dtype=np.intp)
+    search.prefetch_too(nothing, beside)
     if panel.costs is None:
         forward_selection(search, monitor)
         return search
     best = _best_alone(search, panel)
-    search.prefetch_too(np.union1d(best, freed))
+    search.prefetch_too(best, beside)
     forward_selection(search, monitor)
     if len(search.selected) < search.n_select and search.best(search.gains()) is not None:
         return search  # the monitor ended it
@@ -71,6 +75,11 @@ def select_panel(
     # no costs and demands: nothing is left to decide
     same_size = Panel(found.n_selected_units, panel.unit_of)
     other = _new_search(quadratics, caches, same_size, allowed, forced, copies)
+    other.beside = search.beside
+    for cache in caches:
+        cache.fetch(order.tolist())
+    if copies is not None:
+        copies.find(order.tolist())
     other.add_all(order)
     return other
 
@@ -119,7 +128,7 @@ def _new_search(
     """A search with nothing selected; groups may have near copies."""
     rule = None
     if panel.demands is not None and panel.feasible is not None:
-        rule = KeepFeasible(panel.demands, panel.feasible, panel.unit_of)
+        rule = rule_of(panel.demands, panel.feasible, panel.unit_of)
     if panel.unit_of is not None:
         return GroupSearch(
             quadratics,
@@ -133,6 +142,18 @@ def _new_search(
         )
     n_select = panel.most_features(len(allowed))
     return Search(quadratics, caches, n_select, allowed, forced, copies, rule, panel.costs)
+
+
+def _beside(search: Search, panel: Panel) -> Indices:
+    """Features that searches without a rule may need besides those that were fetched."""
+    if not panel.relaxed:
+        return np.zeros(0, dtype=np.intp)
+    freed = _best_freed(search, panel)
+    if panel.unit_of is not None or not search.in_memory:
+        return freed  # columns of further features would take too long
+    gains = np.where(search.allowed, search.gains(), -1.0)
+    best = np.argpartition(-gains, min(N_BESIDE, len(gains) - 1))[:N_BESIDE]
+    return np.union1d(freed, best[gains[best] >= 0.0])
 
 
 def _best_freed(search: Search, panel: Panel) -> Indices:

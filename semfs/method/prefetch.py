@@ -14,7 +14,7 @@ import numpy as np
 
 from semfs._typing import Float64, Floats, Indices, Mask
 from semfs.method.cholesky import PivotedCholesky
-from semfs.method.rules import KeepFeasible
+from semfs.method.rules import Rule
 
 #: Features that G is estimated for, those of largest gain. If the penalty dominates, gains
 #: hardly change from step to step, and fewer features can be selected soon.
@@ -44,7 +44,7 @@ def best_feature(gains: Float64, eps: float) -> int:
 def best_permitted(
     scores: Float64,
     features: Mask,
-    rule: KeepFeasible | None,
+    rule: Rule | None,
     eps: float,
 ) -> int | None:
     """Return the best of some features (d,) by scores (d,) that a rule permits, or None."""
@@ -98,7 +98,7 @@ def predict_columns(
     eps: float,
     max_correlation: float | None = None,
     costs: Float64 | None = None,
-    rule: KeepFeasible | None = None,
+    rule: Rule | None = None,
 ) -> Mask:
     """Return which of m features forward selection will probably need in its next steps.
 
@@ -119,7 +119,7 @@ def predict_columns(
         estimate is that in G, where differences between classes count more than in X.
     costs : array of shape (m,), optional
         Gains are compared per cost.
-    rule : KeepFeasible, optional
+    rule : Rule, optional
         It is about the m features, and is changed.
 
     Returns

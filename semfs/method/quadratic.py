@@ -41,6 +41,8 @@ class Quadratic:
     estimate : callable, optional
         From features (m,) to G among them (m, m), without a pass over the data and only about
         right; or to None. It serves to predict which columns will be needed (`prefetch`).
+    among : callable, optional
+        From features (m,) to G among them (m, m), if that takes no pass over the data.
     fetch_sizes : FetchSizes
         How many columns to ask for at a time.
 
@@ -58,6 +60,7 @@ class Quadratic:
     columns: Callable[[Indices], Float64]
     eps: float
     estimate: Callable[[Indices], Floats | None] | None = None
+    among: Callable[[Indices], Float64] | None = None
     fetch_sizes: FetchSizes = FetchSizes()
 
     @property

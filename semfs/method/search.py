@@ -18,7 +18,7 @@ from semfs.method.prefetch import (
     promising_features,
 )
 from semfs.method.quadratic import Quadratic, Solution
-from semfs.method.rules import KeepFeasible
+from semfs.method.rules import Rule
 
 #: Batches are filled up to a multiple of this, the width that BLAS computes at once: 63 columns
 #: take longer than 64, and those added are sometimes the ones that were not predicted.
@@ -43,7 +43,7 @@ class Search:
         allowed: Mask,
         forced: Mask,
         copies: NearCopies | None = None,
-        rule: KeepFeasible | None = None,
+        rule: Rule | None = None,
         costs: Float64 | None = None,
     ) -> None:
         """Begin with no feature selected; ``caches`` hold Gram columns, one per quadratic.
@@ -76,6 +76,9 @@ class Search:
         self._estimates: list[Floats] | None = None
         # to be fetched with the next batch
         self._also: Indices = np.zeros(0, dtype=np.intp)
+        #: Features whose Gram entries among others are at hand, although their columns may
+        #: not be.
+        self.beside: Indices = np.zeros(0, dtype=np.intp)
 
     def restarted(self, forced: Mask) -> Search:
         """Return a search from the start for the forced features, Gram columns kept."""
@@ -168,7 +171,7 @@ class Search:
         for factor, one in zip(self.factors, steps):
             assert one is not None
             L_rows, Q = one
-            factor.enter_all(L_rows, Q, self.is_selected)
+            factor.enter_all(L_rows, Q)
             decreases += (Q**2).sum(axis=1)
         self.selected = order
         self.decreases = decreases.tolist()
@@ -191,13 +194,46 @@ class Search:
 
     # ---- Gram columns ------------------------------------------------------------------
 
-    def prefetch_too(self, features: Indices) -> None:
-        """Fetch the Gram columns of some features together with the first ones."""
+    def prefetch_too(self, features: Indices, beside: Indices) -> None:
+        """Have Gram entries of further features at hand, for searches among few features.
+
+        The columns of ``features`` are fetched with the first ones. So are those of ``beside``
+        if their entries alone would take a pass over the data.
+        """
         self._also = features
+        if not self.in_memory:
+            self._also = np.union1d(features, beside)
+        self.beside = np.union1d(features, beside)
+
+    def at_hand(self) -> Indices:
+        """Return the features, ascending, whose Gram entries among each other are at hand."""
+        fetched = np.array(self.caches[0].features, dtype=np.intp)
+        return np.union1d(fetched, self.beside)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether Gram entries among a few features take no pass over the data."""
+        return all(quadratic.among is not None for quadratic in self.quadratics)
+
+    def gram_among(self, features: Indices) -> list[Float64]:
+        """Return G (m, m) among features at hand, one per quadratic."""
+        has_column = np.array([j in self.caches[0] for j in features.tolist()], dtype=bool)
+        if has_column.all():
+            return [cache.among(features) for cache in self.caches]
+        found = []
+        for quadratic, cache in zip(self.quadratics, self.caches):
+            assert quadratic.among is not None
+            G = quadratic.among(features)
+            # Where there are columns, they decide, as in the search.
+            rows = np.stack([cache[j][features] for j in features[has_column].tolist()])
+            G[has_column] = rows
+            G[:, has_column] = rows.T
+            found.append(G)
+        return found
 
     def fetch(self, j: int) -> None:
         """Fetch the Gram columns of j and of the features that may be selected soon."""
-        batch = np.union1d(self._batch(j), self._also).astype(np.intp).tolist()
+        batch = self._batch(j)
         self._also = np.zeros(0, dtype=np.intp)
         for cache in self.caches:
             cache.fetch(batch)
@@ -221,13 +257,16 @@ class Search:
             batch = np.argsort(-priority, kind="stable")[: self._batch_size()]
         else:
             batch = np.union1d(predicted, np.flatnonzero(priority == np.inf))
-        if self.rule is not None:
-            # The rule upsets the prediction: take what else is allowed and good
+        if self.rule is not None and not self.in_memory:
+            # The rule upsets the prediction, and another pass would take long: take what else
+            # is allowed and good.
             best = np.argsort(-priority, kind="stable")[: self.fetch_sizes.least // 2]
             batch = np.union1d(batch, best)
-        missing = batch[priority[batch] >= 0.0].tolist()
+        missing = np.union1d(batch[priority[batch] >= 0.0], self._also).tolist()
         priority[missing] = -1.0
         n_more = -len(missing) % COLUMNS_AT_ONCE
+        if self._needs_few and self.in_memory:
+            n_more = 0  # another pass would take less time than more columns
         others = np.argsort(-priority, kind="stable")[:n_more]
         return sorted([*missing, *others[priority[others] >= 0.0].tolist()])
 
@@ -236,6 +275,8 @@ class Search:
         n_needed = self.n_select - len(self.selected)
         if self._needs_few:
             return 2 * n_needed
+        if self.selected and self.in_memory:
+            return COLUMNS_AT_ONCE
         least = self.fetch_sizes.least
         if not self._penalty_dominates:
             return max(n_needed, least)
@@ -258,7 +299,7 @@ class Search:
     def _predicted(self, priority: Float64, j: int) -> Indices | None:
         """Return features that will probably be selected next; None without estimates."""
         if j not in self._estimated:
-            if self._needs_few:
+            if self._needs_few or (self.selected and self.in_memory):
                 return None  # an estimate costs more than these columns
             features = promising_features(
                 priority,
@@ -273,7 +314,7 @@ class Search:
             _insert_known_columns(estimate, features, cache)
         n_needed = self.n_select - len(self.selected)
         n_steps = min(n_needed, self.fetch_sizes.most) + self.fetch_sizes.extra
-        rule = None if self.rule is None else self.rule.among(features)
+        rule = None if self.rule is None else self.rule.among(features, quick=self.in_memory)
 
         found = predict_columns(
             [factor.restricted_to(features, n_steps) for factor in self.factors],

@@ -61,8 +61,8 @@ class SmallProblem:
         if search.copies is not None:
             copies = _CopiesAmong(search.copies, features)
         quadratics = [
-            _restricted(quadratic, cache.among(features), features)
-            for quadratic, cache in zip(search.quadratics, search.caches)
+            _restricted(quadratic, G, features)
+            for quadratic, G in zip(search.quadratics, search.gram_among(features))
         ]
         return cls(features, quadratics, small, forced[features], copies)
 
@@ -106,6 +106,7 @@ def _restricted(quadratic: Quadratic, G: Float64, features: Indices) -> Quadrati
         diag=quadratic.diag[features],
         columns=columns,
         estimate=None,
+        among=None,
     )
 
 
@@ -114,9 +115,12 @@ class _CopiesAmong(NearCopies):
 
     def __init__(self, copies: NearCopies, features: Indices) -> None:
         self.max_correlation = copies.max_correlation
-        copies.find(features.tolist())
-        found = [copies.of(feature) for feature in features.tolist()]
-        self._copies = {
+        self._copies = copies.among(features)
+
+    def among(self, features: Indices) -> dict[int, Indices]:
+        """Return the near copies of some of the features among them, by their places."""
+        found = [self._copies[feature] for feature in features.tolist()]
+        return {
             place: np.flatnonzero(np.isin(features, one)) for place, one in enumerate(found)
         }
 

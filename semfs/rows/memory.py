@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
-from semfs.arrays import batches, draw_rows
+from semfs.arrays import batches, draw_rows, take_columns
 from semfs.rows.held import HeldRows
 from semfs.rows.sums import (
     PASS_ROWS,
@@ -105,6 +105,13 @@ class MemoryRows(HeldRows):
                 X = X - mean.astype(dtype)
             out += Z.T @ X
         return out.T
+
+    def gram_among(self, features: Indices, centering: Centering) -> Float64:
+        """Return the scatter matrix (m, m) of some features about the mean, in float64."""
+        X = self.X[:, features] if sp.issparse(self.X) else take_columns(self.X, features)
+        subset = MemoryRows(X, self.codes, self.weights)
+        means = replace(centering, mean=centering.mean[features])
+        return subset.gram_columns(np.arange(len(features)), means)
 
     def scatter(self, centering: Centering) -> Float64:
         """Return the scatter matrix (d, d) about the mean."""

@@ -11,7 +11,7 @@ from semfs.feature_names import resolve_features
 from semfs.io.write import feature_names
 from semfs.rows import BlockSource
 from semfs.selectors.explanation import Explanation
-from semfs.selectors.rules.feature_values import group_members
+from semfs.selectors.rules.feature_values import group_labels, group_members
 from semfs.selectors.semfs import SemFS
 
 if TYPE_CHECKING:
@@ -42,8 +42,11 @@ def feature_table(
         "score": np.where(np.isfinite(scores), scores, np.nan),
         "selected": np.asarray(selector.support_)[order],
         "column": order,
-        "reason": [reasons.get(int(j), "") for j in order],
     }
+    if selector.groups is not None:
+        groups = group_labels(selector.groups, source.n_features, source.feature_names)
+        columns["group"] = [groups[int(j)] for j in order]
+    columns["reason"] = [reasons.get(int(j), "") for j in order]
     ranks = pandas.RangeIndex(1, len(order) + 1, name="rank")
     return pandas.DataFrame(columns, index=ranks)
 

@@ -41,10 +41,11 @@ SERIAL_ROWS = 20_000
 class FileSelection:
     """The result of `select_features`.
 
-    ``selector`` is the fitted selector. ``features`` is a frame (d, 5), indexed by ``rank``,
-    with the columns ``feature``, ``score`` (empty for features that could not be selected),
-    ``selected``, ``column`` and ``reason``. ``files`` are the paths of the written files, and
-    ``n_rows`` is the number of samples with labels of seen classes. ``samples`` is the
+    ``selector`` is the fitted selector. ``features`` is a frame of d rows, indexed by
+    ``rank``, with the columns ``feature``, ``score`` (empty for features that could not be
+    selected), ``selected``, ``column``, ``group`` (only if there are groups) and ``reason``.
+    ``files`` are the paths of the written files, and ``n_rows`` is the number of samples with
+    labels of seen classes. ``samples`` is the
     ``source`` without the samples of unseen classes. ``explanation`` is the result of
     `SemFS.explain`.
     """

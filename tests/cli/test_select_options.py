@@ -698,6 +698,13 @@ def test_prices_of_groups_with_and_without_header(tmp_path, invoke, monkeypatch)
         done = invoke(*arguments, "--groups", "groups.csv", "-o", "small.csv")
         assert "4 of 5 spent on 1 group;" in done.stdout
         assert pd.read_csv("small.csv").columns.tolist() == ["a", "b", "kind"]
+        table = pd.read_csv("small.features.csv", index_col="feature")
+        assert table["group"].to_dict() == {
+            "a": "left",
+            "b": "left",
+            "c": "right",
+            "d": "right",
+        }
     refused = invoke(*arguments, code=2).stderr
     assert "--costs: none of the" in refused
     assert "or those of --groups" in refused

@@ -45,7 +45,7 @@ def test_features_that_enter_together_leave_what_they_leave_one_by_one(gamma):
         selected[j] = True
         one_by_one.enter(j, G[:, j], selected)
     L_rows, Q = factor.steps_of(S, G[S])
-    factor.enter_all(L_rows, Q, selected)
+    factor.enter_all(L_rows, Q)
     for name in ("L", "Q", "pivots", "squared_norms"):
         assert_allclose(getattr(factor, name), getattr(one_by_one, name), atol=1e-10)
     assert_allclose((Q**2).sum(axis=1), gains)

@@ -230,3 +230,40 @@ def test_class_means_keep_the_precision_of_the_data(dtype):
     assert (usual.precise, precise.precise) == (False, True)
     unknown = make_objective(X, y, np.eye(3), gamma=1.0, fit_intercept=True)  # "none"
     assert unknown.B.dtype == np.float64
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "summed"])
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_G_among_a_few_features_is_part_of_its_columns(kind, offset, fit_intercept):
+    X, y, A = make_problem()
+    X = X + offset
+    moments = Moments.from_data(sp.csr_array(X) if kind == "sparse" else X, y)
+    moments = moments.compact() if kind == "summed" else moments
+    objective = Objective.from_moments(moments, A, alpha=0.5, fit_intercept=fit_intercept)
+    features = np.array([1, 2, 4])
+    quadratic = objective.quadratic()
+    expected = quadratic.columns(features)[features]
+    size = np.abs(expected).max()
+    assert_allclose(quadratic.among(features), expected, atol=1e-12 * size)
+
+
+def test_near_copies_among_features_are_those_of_whole_columns():
+    X, y, A = make_problem(d=12)
+    X[:, 7] = 2.0 * X[:, 3]
+    X[:, 9] = 1.0
+    objective = Objective.from_moments(Moments.from_data(X, y), A)
+    features = np.array([3, 5, 7, 9])
+    found = objective.near_copies(0.95).among(features)
+    known = objective.near_copies(0.95)
+    known.find([3, 5, 7, 9])
+    assert {place: copies.tolist() for place, copies in found.items()} == {
+        0: [2],
+        1: [],
+        2: [0],
+        3: [],
+    }
+    again = known.among(features)
+    assert {place: copies.tolist() for place, copies in again.items()} == {
+        place: copies.tolist() for place, copies in found.items()
+    }

@@ -12,6 +12,7 @@ from numpy.testing import assert_array_equal
 
 from problems import fit_of, make_problem, paper_B, paper_gram
 from semfs.method.demands import (
+    Coverage,
     Demands,
     cheapest_panel,
     feasible_panel,
@@ -25,6 +26,7 @@ from semfs.method.markers import class_markers
 from semfs.method.panel import Panel
 from semfs.method.panel_search import N_BEST
 from semfs.method.quadratic import FetchSizes, Quadratic
+from semfs.method.rules import KeepFeasible, KeepWithinLimit, rule_of
 
 GAMMA = 3.0
 
@@ -487,3 +489,95 @@ def test_markers_are_those_of_the_two_highest_classes():
     expected = (means - others >= 1.0) & (means >= second)
     assert_array_equal(class_markers(means, np.ones(300)), expected)
     assert class_markers(means[:1], np.ones(300)).shape == (1, 300)
+
+
+def can_be_completed(demands, units):
+    """Whether some panel that satisfies the demands holds the units, by trying them all."""
+    everything = np.flatnonzero(demands.available | demands.forced).tolist()
+    others = [unit for unit in everything if unit not in units]
+    sizes = range(len(others) + 1)
+    if demands.count is not None:
+        sizes = [demands.count - len(units)]
+    for size in sizes:
+        for more in itertools.combinations(others, max(size, 0)):
+            panel = np.zeros(len(demands.available), dtype=bool)
+            panel[[*units, *more]] = True
+            if demands.met_by(panel):
+                return True
+    return False
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), counted=st.booleans())
+def test_a_single_limit_permits_exactly_what_can_be_completed(seed, counted):
+    rng = np.random.default_rng(seed)
+    costs = rng.choice([0.0, 0.1, 0.7, 1.0, 2.5, 3.3], 8)
+    count = int(rng.integers(1, 7)) if counted else None
+    forced = [2] if rng.random() < 0.4 else []
+    demands = make_demands(
+        8, count, usage=[costs], limits=[rng.uniform(0.5, 8.0)], forced=forced
+    )
+    panel = feasible_panel(demands)
+    if panel is None:
+        return
+    rule = rule_of(demands, panel)
+    assert isinstance(rule, KeepWithinLimit)
+    chosen = []
+    for unit in forced:
+        rule.entered(unit)
+        chosen.append(unit)
+    while count is None or len(chosen) < count:
+        rest = [unit for unit in range(8) if unit not in chosen]
+        wanted = [unit for unit in rest if can_be_completed(demands, [*chosen, unit])]
+        assert [unit for unit in rest if rule.permits(unit)] == wanted
+        # a prediction among a few features knows of the others that are needed
+        some = np.array(rest[::2], dtype=np.intp)
+        few = rule.among(some)
+        assert [int(some[i]) for i in range(len(some)) if few.permits(i)] == [
+            unit for unit in wanted if unit in some
+        ]
+        if not wanted:
+            break
+        chosen.append(int(rng.choice(wanted)))
+        rule.entered(chosen[-1])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_coverage_is_kept_up_to_date(seed):
+    rng = np.random.default_rng(seed)
+    supply = rng.integers(0, 4, (5, 12)).astype(float)
+    missing = rng.integers(-1, 7, 5).astype(float)
+    coverage = Coverage(supply, missing)
+    for unit in rng.permutation(12):
+        coverage.add(unit)
+        missing = missing - supply[:, unit]
+        wanted = np.maximum(missing, 0.0)
+        assert_array_equal(coverage.wanted, wanted)
+        assert_array_equal(coverage.covered, np.minimum(supply, wanted[:, None]).sum(axis=0))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_would_enter_is_what_takes_the_place_of_another(seed):
+    rng = np.random.default_rng(seed)
+    supply = (rng.random((3, 14)) < 0.4).astype(float)
+    usage = rng.uniform(0.0, 1.0, (seed % 3, 14))
+    limits = usage.sum(axis=1) * 0.5
+    demands = make_demands(
+        14, 6, usage=usage, limits=limits, supply=supply, needs=[1, 1, 2], forced=[0]
+    )
+    panel = feasible_panel(demands)
+    assert panel is not None
+    expected = [KnownPanel(demands, panel).take(unit) or panel[unit] for unit in range(14)]
+    assert_array_equal(KnownPanel(demands, panel).members_to_be(), expected)
+
+
+def test_a_quick_rule_permits_no_more_than_the_exact_one():
+    rng = np.random.default_rng(3)
+    supply = (rng.random((4, 30)) < 0.2).astype(float)
+    demands = make_demands(30, 5, supply=supply, needs=[1, 1, 1, 1])
+    panel = feasible_panel(demands)
+    rule = KeepFeasible(demands, panel)
+    features = np.arange(0, 30, 2)
+    quick, slow = rule.among(features, quick=True), rule.among(features)
+    permitted = [(quick.permits(i), slow.permits(i)) for i in range(len(features))]
+    assert all(exact for fast, exact in permitted if fast)

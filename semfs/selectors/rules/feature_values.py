@@ -40,8 +40,7 @@ def group_units(
     unit_of = np.empty(d, dtype=np.intp)
     shown = []
     for j, label in enumerate(labels):
-        # NaN is the only label that differs from itself.
-        alone = label is None or label != label or label == ""
+        alone = _is_missing(label)
         # Tagged, because a label may be a number that is also the index of a feature.
         key: Hashable = ("feature", j) if alone else ("group", label)
         if key not in units:
@@ -49,6 +48,22 @@ def group_units(
             shown.append(feature_name(j, names) if alone else label)
         unit_of[j] = units[key]
     return unit_of, shown
+
+
+def _is_missing(label: Any) -> bool:
+    """Return whether a label says that a feature is in no group: None, NaN or empty text."""
+    # NaN is the only label that differs from itself.
+    return bool(label is None or label != label or label == "")
+
+
+def group_labels(groups: Any, d: int, names: Sequence[str] | None) -> list[str]:
+    """Return the label of the group of each feature; "" for features without one.
+
+    >>> group_labels({"x0": "a", "x2": "a"}, 3, None)
+    ['a', '', 'a']
+    """
+    labels = _values_of_features("groups", groups, d, names, missing=None)
+    return ["" if _is_missing(label) else str(label) for label in labels]
 
 
 def group_members(groups: Any, d: int, names: Sequence[str] | None) -> dict[str, list[int]]:

@@ -122,9 +122,10 @@ class _PanelMaker:
             if len(self.labels) < d:
                 self.unit_of = unit_of
         self.n_units = int(unit_of.max()) + 1
-        # The indicator matrix (d, U) of the units: a product with it sums over each unit.
-        columns = (np.ones(d), (np.arange(d), unit_of))
-        self._sum = sp.csr_array(columns, shape=(d, self.n_units))
+        if self.unit_of is not None:
+            # The indicator matrix (d, U) of the units: a product with it sums over each unit.
+            columns = (np.ones(d), (np.arange(d), unit_of))
+            self._sum = sp.csr_array(columns, shape=(d, self.n_units))
         self.forced = self._holds(forced)
         is_out = _union(excluded, d)
         self.available = self._available(is_out)
@@ -140,6 +141,8 @@ class _PanelMaker:
 
     def _holds(self, features: Mask) -> Mask:
         """Return the units (U,) that contain at least one of some features (d,)."""
+        if self.unit_of is None:
+            return features
         return np.asarray(self.per_unit(features[None])[0] > 0.0)
 
     def _available(self, is_out: Mask) -> Mask:
@@ -302,7 +305,7 @@ class _PanelMaker:
     ) -> tuple[Demands, PanelRules]:
         """Demand m markers of each class, or fewer of unseen classes if there are fewer."""
         supply = self.per_unit(self.levels.markers())
-        reachable = supply[:, self.available].sum(axis=1)
+        reachable = supply @ self.available.astype(np.float64)
         needs = np.full(len(supply), float(m))
         n_seen = self.levels.n_seen
         # More markers than there are cannot be demanded; for seen classes that is refused
