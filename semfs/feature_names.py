@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -42,8 +42,67 @@ ENSEMBL_ID = re.compile(r"ENS[A-Z]*G\d{6,}")
 #: names if at most 1 minus this share are: some genes have no symbol, and spike-ins no id.
 MOSTLY_IDS = 0.7
 
+#: The same with or without a version, which tells releases of one gene apart.
+VERSIONED_ID = re.compile(r"(ENS[A-Z]*G\d{6,})(\.\d+)?")
+
 #: Returns the columns of var of AnnData, where genes may have other names.
 GeneColumns = Callable[[], Mapping[str, Sequence[object]]]
+
+
+def gene_id(name: str) -> str | None:
+    """Return an Ensembl id without its version; None for other names.
+
+    >>> gene_id("ENSG00000119888.10"), gene_id("EPCAM")
+    ('ENSG00000119888', None)
+    """
+    found = VERSIONED_ID.fullmatch(name)
+    return None if found is None else found[1]
+
+
+class NamePlaces:
+    """Finds the places of names. Ensembl ids of different versions are the same gene.
+
+    Examples
+    --------
+    >>> places = NamePlaces(["EPCAM", "ENSG00000119888.10"])
+    >>> places.find("ENSG00000119888"), places.find("ENSG00000119888.9"), places.find("CD3D")
+    (1, 1, None)
+    """
+
+    def __init__(self, names: Sequence[object]) -> None:
+        """Look names up. Of several equal names, the first is meant."""
+        self.names = [str(name) for name in names]
+        self.place: dict[str, int] = {}
+        self.places_of_id: dict[str, list[int]] = {}
+        for index, name in enumerate(self.names):
+            self.place.setdefault(name, index)
+            # quicker than the pattern: most names are no ids
+            found = gene_id(name) if name.startswith("ENS") else None
+            if found is not None:
+                self.places_of_id.setdefault(found, []).append(index)
+
+    def find(self, name: str) -> int | None:
+        """Return the place of a name; None if there is none, or if several are possible."""
+        if name in self.place:
+            return self.place[name]
+        same = self.same_gene(name)
+        return same[0] if len(same) == 1 else None
+
+    def same_gene(self, name: str) -> list[int]:
+        """Return the places of an Ensembl id in any version."""
+        return self.places_of_id.get(gene_id(name) or "", [])
+
+
+class WantedNames(set[str]):
+    """Names of features that are wanted, among which Ensembl ids have any version."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        """Keep the names."""
+        super().__init__(names)
+        self.places = NamePlaces(list(self))
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or bool(self.places.same_gene(str(name)))
 
 
 def feature_name(feature: int, names: Sequence[str] | None) -> str:
@@ -160,10 +219,25 @@ class _Known:
         # Of several features of one name the first is meant.
         for index, name in enumerate([] if names is None else names):
             self.features.setdefault(str(name), index)
-        self.meant: dict[str, list[int]] = {
-            label: list(members) for label, members in groups.items()
-        }
-        self.meant |= {name: [index] for name, index in self.features.items()}
+        self.meant = _Meant({label: list(members) for label, members in groups.items()})
+        self.meant.update({name: [index] for name, index in self.features.items()})
+        self.meant.places = NamePlaces(list(self.features))
+
+
+class _Meant(dict[str, list[int]]):
+    """The features that each name means. Ensembl ids are found whatever their version."""
+
+    places: NamePlaces
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or self.places.find(str(name)) is not None
+
+    def __missing__(self, name: str) -> list[int]:
+        place = self.places.find(name)
+        if place is None:
+            raise KeyError(name)
+        # the first feature of this name
+        return self[self.places.names[place]]
 
 
 def _indices_of_text(parameter: str, text: str, n_features: int, known: _Known) -> list[int]:
@@ -310,11 +384,18 @@ def _unknown_name(name: str, known: _Known) -> str:
     """Return the end of a message about a name that no feature and no group has."""
     if re.search(r"[*?\[]", name):
         return f". A pattern is a regular expression after {PATTERN_PREFIX!r}: 're:^MT-'."
+    same = known.meant.places.same_gene(name)
+    if same:
+        shown = listed([repr(known.meant.places.names[place]) for place in same])
+        return f"; the data have {shown}. Give one of them."
     kind = _other_kind_of_name(name, known)
     column = _column_hint(name.__eq__, known)
     if kind or column:
         # the most similar name would mislead: it is another gene
         return f"{kind or '.'}{column or _no_column_hint(known)}"
+    # a similar id is that of another gene
+    if gene_id(name) is not None:
+        return ". Check the id."
     return did_you_mean(name, known.meant) or ". Check the spelling."
 
 

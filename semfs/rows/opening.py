@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from semfs.feature_names import NamePlaces
 from semfs.io import reader as readers
 from semfs.io.anndata import (
     GeneMatrix,
@@ -348,12 +349,13 @@ def check_units(
 
 def column_places(found: Sequence[str], wanted: Sequence[str]) -> Indices:
     """Return the positions of the ``wanted`` columns (k,) among those ``found`` (d,)."""
-    position = {name: j for j, name in enumerate(found)}
-    absent = [str(name) for name in wanted if name not in position]
+    position = NamePlaces(found)
+    places = [position.find(str(name)) for name in wanted]
+    absent = [str(name) for name, place in zip(wanted, places) if place is None]
     if absent:
         raise ValueError(
             f"X lacks {len(absent)} of the features that the selector was fitted with: "
             f"{listed(absent)}. Pass data that have them. For AnnData, "
             "semfs.scverse.view(adata, ...) selects a layer, raw or other gene names."
         )
-    return np.array([position[name] for name in wanted], dtype=np.intp)
+    return np.array(places, dtype=np.intp)

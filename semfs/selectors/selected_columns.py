@@ -14,7 +14,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from semfs._typing import DataLike, Float64, Indices, Mask, Matrix
-from semfs.feature_names import check_unique_names, column_with_names
+from semfs.feature_names import (
+    NamePlaces,
+    WantedNames,
+    check_unique_names,
+    column_with_names,
+)
 from semfs.io.anndata import kind_of_values, warn_if_scaled
 from semfs.labels import LabelArray, Labels
 from semfs.rows import (
@@ -192,8 +197,9 @@ def _named_columns(selector: RankingSelector, X: DataLike, kept: Mask) -> Iterat
     if blocks is None:
         # only frames in memory have names and are not read in blocks
         frame: Any = X
-        columns = [str(name) for name in names[kept]]
-        blocks = iter([frame[columns].to_numpy()])
+        columns = list(frame.columns)
+        places = column_places(columns, names[kept])
+        blocks = iter([frame[[columns[j] for j in places]].to_numpy()])
     fill = fill_values_of(selector)
     if fill is not None:
         present = kept[np.flatnonzero(selector._get_support_mask())]
@@ -373,16 +379,16 @@ def present_features(
     if found is None:
         return None
     check_unique_names(found)
-    known = {str(name) for name in found}
+    known = NamePlaces(found)
     selected = [str(names[j]) for j in np.flatnonzero(support).tolist()]
-    return samples, np.array([name in known for name in selected])
+    return samples, np.array([known.find(name) is not None for name in selected])
 
 
 def names_of_selected(support: Mask, names: Sequence[str] | None) -> set[str] | None:
     """Return the names of the selected features, or None without names."""
     if names is None:
         return None
-    return {str(names[j]) for j in np.flatnonzero(support).tolist()}
+    return WantedNames(str(names[j]) for j in np.flatnonzero(support).tolist())
 
 
 def _places(source: BlockSource, support: Mask, names: Sequence[str] | None) -> Indices:

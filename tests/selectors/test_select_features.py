@@ -14,6 +14,7 @@ from semfs.rows import open_blocks
 from semfs.select import select_features
 
 pd = pytest.importorskip("pandas")
+anndata = pytest.importorskip("anndata")
 pytest.importorskip("pyarrow")
 pytest.importorskip("h5py")
 
@@ -217,3 +218,50 @@ def test_broken_csv_is_explained(tmp_path, content, message):
         select_features(open_blocks(tmp_path / "t.csv", "y"), selector, tmp_path / "o.csv")
     assert "damaged" not in str(caught.value)
     assert not (tmp_path / "o.csv").exists()
+
+
+IDS = [f"ENSG0000011988{j}.{10 + j}" for j in range(5)]
+
+
+def problem_with_ids(names=IDS):
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    X = rng.normal(size=(60, 5)) + 4.0 * np.eye(3, 5)[y]
+    return pd.DataFrame(X, columns=names), y
+
+
+@pytest.mark.parametrize("version", ["", ".3"])
+def test_ensembl_ids_are_found_whatever_their_version(version, tmp_path):
+    X, y = problem_with_ids()
+    other = [name.partition(".")[0] + version for name in IDS]
+    selector = SemFS(2, include=[other[4]], candidates=other[1:]).fit(X, y)
+    assert selector.support_[4]
+    assert not selector.support_[0]
+    (tmp_path / "ids.txt").write_text("\n".join([*other[:2], "ENSG00000999999"]))
+    with pytest.warns(UserWarning, match="1 of 3 names"):
+        found = SemFS(2, candidates=[str(tmp_path / "ids.txt")]).fit(X, y)
+    assert found.get_support(indices=True).tolist() == [0, 1]
+    renamed = X.set_axis(other, axis=1)[other[::-1]]
+    expected = selector.predict(X).tolist()
+    # frames of all features must have the names of the fit, as in scikit-learn
+    assert selector.predict(renamed, missing_features="ignore").tolist() == expected
+    for options in ({}, {"missing_features": "ignore"}):
+        renamed.to_csv(tmp_path / "new.csv", index=False)
+        assert selector.predict(tmp_path / "new.csv", **options).tolist() == expected
+    cells = anndata.AnnData(renamed)
+    assert selector.predict(cells).tolist() == expected
+
+
+def test_ensembl_ids_of_two_versions_are_ambiguous_and_no_other_id_is_suggested():
+    X, y = problem_with_ids(["ENSG00000119888.1", "ENSG00000119888.2", *IDS[1:4]])
+    message = "no feature named 'ENSG00000119888'; the data have 'ENSG00000119888.1', 'ENSG0"
+    with pytest.raises(ValueError, match=message):
+        SemFS(2, include=["ENSG00000119888"]).fit(X, y)
+    assert SemFS(2, include=["ENSG00000119888.2"]).fit(X, y).support_[1]
+    with pytest.raises(ValueError, match=r"no feature named 'ENSG00000119885'\. Check the id"):
+        SemFS(2, include=["ENSG00000119885"]).fit(X, y)
+    selector = SemFS(2, include=["ENSG00000119888.2"]).fit(X, y)
+    with pytest.raises(ValueError, match="lacks 1 of"):
+        selector.predict(
+            X.set_axis(["ENSG00000119888.1", "ENSG00000119888.3", *IDS[1:4]], axis=1)
+        )
