@@ -218,6 +218,11 @@ class Labels:
             return self
         return self.mask_label(UNLABELED)
 
+    def without_unlabeled(self) -> Labels:
+        """Return the labels with the unlabeled samples LEFT_OUT: their rows stay."""
+        codes = np.where(self.codes == UNLABELED, LEFT_OUT, self.codes)
+        return Labels(self.classes, codes.astype(np.int32))
+
     def mask_label(self, mark: Label) -> Labels:
         """Return the labels with none where they equal ``mark``."""
         return self._renamed([None if label == mark else label for label in self.classes])
@@ -250,6 +255,20 @@ class Labels:
         # codes -2 and -1 look up the last two entries
         lookup = np.array([*new_code, LEFT_OUT, UNLABELED], dtype=np.int32)
         return Labels(list(position), lookup[self.codes])
+
+
+def unlabeled_note(labels: Labels, used: bool) -> str:
+    """Return what happens to samples without a label, and how to get the other choice."""
+    text = f": {labels.n_unlabeled} of {len(labels)} samples have no label. "
+    if used:
+        return text + (
+            "They are used as examples of unseen classes: features are also selected "
+            'to separate their clusters. unlabeled="drop" leaves them out.'
+        )
+    return text + (
+        'They are left out. unlabeled="use" uses them as examples of unseen classes: '
+        "features are then also selected to separate their clusters."
+    )
 
 
 def similar_labels(classes: Iterable[Label]) -> str:

@@ -23,7 +23,7 @@ from semfs.attributes.tables import AttributeTable
 from semfs.io.anndata import as_genes, view, warn_if_scaled
 from semfs.io.reader import NO_LABEL_TEXTS
 from semfs.io.write import of_genes
-from semfs.labels import FEW_SAMPLES, UNLABELED, Labels, classes_in
+from semfs.labels import FEW_SAMPLES, UNLABELED, Labels, classes_in, unlabeled_note
 from semfs.rows import open_blocks
 from semfs.selectors.annotated import annotation_columns
 from semfs.selectors.batch_like import looks_like_batches, warn_of_batch_like_clusters
@@ -65,6 +65,7 @@ def select_genes(
     normalize: str | None = None,
     min_cells: int | None = None,
     unseen: Collection[Label] = (),
+    unlabeled: str = "use",
     copy: bool = False,
     **parameters: Any,
 ) -> AnnData | None:
@@ -75,9 +76,7 @@ def select_genes(
     adata : AnnData
         Log-normalized cells, in memory or backed. If the object holds counts, set `normalize`.
     groupby : str
-        Column of ``obs`` with the cell types. Cells whose type is missing are used as
-        unlabeled cells, with a warning. To leave them out, pass
-        ``adata[adata.obs[groupby].notna()]``.
+        Column of ``obs`` with the cell types.
     n_genes : int or float, default=50
         Number of genes to select, or their share if below 1. None selects what a `budget` buys.
     attributes : DataFrame, mapping, "cl" or path, optional
@@ -106,6 +105,10 @@ def select_genes(
     unseen : collection of cell types, default=()
         Types whose cells are not used. If they are described, they are unseen classes, also if
         they have fewer cells than `min_cells`.
+    unlabeled : {"use", "drop"}, default="use"
+        What happens to cells whose type is missing: "use" takes them as examples of unseen
+        types, with a warning, and "drop" leaves them out. (``semfs select --unlabeled`` is the
+        same, with "drop" as its default.)
     copy : bool, default=False
         Whether to return a copy with the results instead of changing ``adata``.
     **parameters
@@ -147,8 +150,7 @@ def select_genes(
         adata = adata.to_memory() if adata.isbacked else adata.copy()
     genes = view(adata, layer, use_raw, gene_symbols)
     # refuses a wrong name before descriptions are looked for
-    labels = genes.labels(groupby)
-    _warn_of_unlabeled_cells(labels, groupby)
+    labels = _labels_of_fit(genes, groupby, unlabeled)
     unseen = named_classes("unseen", unseen, labels)
     common = without_rare_classes(labels, "min_cells", min_cells, unseen)
     table = None
@@ -177,6 +179,7 @@ def select_genes(
         "min_cells": min_cells,
         "unseen": list(unseen) or None,
         "batch_key": batch_key,
+        "unlabeled": unlabeled,
     }
     adata.uns[key_added] = result_summary(selector, settings)
     return adata if copy else None
@@ -418,15 +421,18 @@ def warn_of_other_names() -> None:
 # ---- checks of cells and classes ------------------------------------------------------
 
 
-def _warn_of_unlabeled_cells(labels: Labels, groupby: str) -> None:
+def _labels_of_fit(genes: GeneMatrix, groupby: str, unlabeled: str) -> Labels:
+    """Return the types of the cells; with "drop", those without a type are left out."""
+    check_option("unlabeled", unlabeled, ("use", "drop"))
+    labels = genes.labels(groupby)
+    _warn_of_unlabeled_cells(labels, groupby, unlabeled)
+    return labels.without_unlabeled() if unlabeled == "drop" else labels
+
+
+def _warn_of_unlabeled_cells(labels: Labels, groupby: str, unlabeled: str) -> None:
     """Warn that cells without a type are used, and that text such as "nan" is a type."""
-    if labels.n_unlabeled:
-        message = (
-            f": {labels.n_unlabeled} of {len(labels)} cells have no label in {groupby!r}. They "
-            "are used as unlabeled cells, so that genes are also selected to separate their "
-            f"clusters. To leave them out, pass adata[adata.obs[{groupby!r}].notna()]."
-        )
-        warn_user(ParameterWarning("groupby", message))
+    if labels.n_unlabeled and unlabeled == "use":
+        warn_user(ParameterWarning("groupby", unlabeled_note(labels, used=True)))
     counts = np.bincount(labels.codes[labels.codes >= 0], minlength=len(labels.classes))
     found = [
         f"{label!r} ({counts[code]} cells)"

@@ -397,12 +397,17 @@ def test_select_genes_warns_of_cells_without_a_type_and_of_text_that_may_mean_no
     adata = cells()
     adata.obs["cell_type"] = adata.obs["cell_type"].astype(object)
     adata.obs.iloc[::5, 0] = None
-    message = r"groupby: 12 of 60 cells have no label in 'cell_type'.*notna\(\)\]"
+    message = r"groupby: 12 of 60 samples have no label.*unlabeled=.drop. leaves them out"
     with pytest.warns(ParameterWarning, match=message):
         select_genes(adata, "cell_type", 3)
     labeled = adata[adata.obs["cell_type"].notna()].copy()
     with warnings.catch_warnings(action="error"):
         select_genes(labeled, "cell_type", 3)
+        select_genes(adata, "cell_type", 3, unlabeled="drop")
+    ranks = [found.var["semfs_rank"].tolist() for found in (labeled, adata)]
+    assert ranks[0] == ranks[1]
+    with pytest.raises(ValueError, match="unlabeled must be 'use' or 'drop'"):
+        select_genes(adata, "cell_type", 3, unlabeled="keep")
     labeled.obs.iloc[::8, 0] = "Unknown"
     message = r"kept as a class of its own: 'Unknown' \(6 cells\)\. .* replace the text by None"
     with pytest.warns(ParameterWarning, match=message):

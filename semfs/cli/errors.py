@@ -62,6 +62,7 @@ SAME_NAMES = (
     "scheduler",
     "seed",
     "subset",
+    "unlabeled",
     "unseen",
 )
 #: The option that sets a parameter of the library.

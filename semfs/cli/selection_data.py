@@ -86,10 +86,10 @@ def with_usable_labels(
 
     Labels may be missing, and classes may be too rare. Classes in ``unseen`` stay described.
     """
-    import numpy as np
-
-    from semfs.labels import LEFT_OUT, UNLABELED, Labels
+    from semfs.cli.errors import message_of
+    from semfs.labels import unlabeled_note
     from semfs.scverse import without_descriptions, without_rare_classes
+    from semfs.validation import ParameterWarning
 
     assert source.labels is not None
     labels = source.labels
@@ -98,13 +98,10 @@ def with_usable_labels(
     labels = labels.mark_unlabeled(() if table is None else table.index)
     if labels.n_unlabeled and options.unlabeled != "use":
         if options.unlabeled is None:
-            complain(
-                f"{labels.n_unlabeled} samples without a label are not used. "
-                "Use them as examples of unseen classes with --unlabeled use."
-            )
+            note = ParameterWarning("label", unlabeled_note(labels, used=False))
+            complain(message_of(note))
         # Left out of the fit; the rows are still written.
-        codes = np.where(labels.codes == UNLABELED, LEFT_OUT, labels.codes)
-        labels = Labels(labels.classes, codes.astype(np.int32))
+        labels = labels.without_unlabeled()
     common = without_rare_classes(labels, "min_cells", options.min_cells, unseen)
     if table is not None:
         table = without_descriptions(table, labels, common)

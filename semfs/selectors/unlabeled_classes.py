@@ -51,6 +51,10 @@ OTHER_OFFSET = 3.0
 FEWEST_FEATURES_TO_COMPARE = 5
 
 
+#: A larger share of the weight is most of it.
+MOST_OF_WEIGHT = 0.5
+
+
 @dataclass(frozen=True, eq=False)
 class UnlabeledClasses:
     """The clusters of the unlabeled samples, and the problem of separating them."""
@@ -95,6 +99,8 @@ class UnlabeledClasses:
             f"which carry {100 * share:.0f} % of the weight; {others} carry "
             f"{100 * (1 - share):.0f} %"
         )
+        if share > MOST_OF_WEIGHT:
+            text += ", so that the selection mainly serves the clusters"
         if self.n_ignored:
             text += f"; {self.n_ignored} ignored, because they are far from all others"
         return text

@@ -116,7 +116,7 @@ def test_samples_without_a_label_are_used_if_asked_for(farm, invoke):
     (farm / "rows.csv").write_text(text, "utf-8")
     done = invoke(*select(farm, "-k", "0.4"))
     assert "Selected 2 of 5 features on 40 samples of 2 classes." in done.stdout
-    assert "20 samples without a label are not used." in done.stderr
+    assert "20 of 60 samples have no label. They are left out. --unlabeled use" in done.stderr
     assert "unlabeled" not in done.stdout
     done = invoke(*select(farm, "-k", "0.4", "--unlabeled", "use"))
     assert "Selected 2 of 5 features on 40 samples of 2 classes." in done.stdout
