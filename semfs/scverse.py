@@ -153,9 +153,7 @@ def select_genes(
     labels = _labels_of_fit(genes, groupby, unlabeled)
     unseen = named_classes("unseen", unseen, labels)
     common = without_rare_classes(labels, "min_cells", min_cells, unseen)
-    table = None
-    if attributes is not None:
-        table = _descriptions(attributes, adata, groupby, labels, common)
+    table = _descriptions(attributes, adata, groupby, labels, common)
     labels = common.leave_out(unseen)
     batches = None if batch_key is None else genes.labels(batch_key)
     source = open_blocks(genes, labels, batch=batches, normalize=normalize)
@@ -166,9 +164,9 @@ def select_genes(
     parameters = _with_columns(genes, parameters)
     selector = SemFS(n_genes, attributes=table, **parameters).fit(source)
     if batches is None:
-        warn_of_batch_like_clusters(
-            "batch_key", selector.unlabeled_labels_, _batch_like_columns(genes, labels)
-        )
+        clusters = selector.unlabeled_labels_
+        columns = _batch_like_columns(genes, labels)
+        warn_of_batch_like_clusters("batch_key", clusters, columns)
     store_columns(genes, result_columns(selector, key_added))
     settings = {
         "groupby": groupby,
@@ -337,16 +335,18 @@ def _cells_to_name(
 
 
 def _descriptions(
-    attributes: AttributesLike | PathLike,
+    attributes: AttributesLike | PathLike | None,
     adata: AnnData,
     groupby: str,
     labels: Labels,
     common: Labels,
-) -> pd.DataFrame:
+) -> pd.DataFrame | None:
     """Return the table of the cell types, except those that ``common`` lacks as too rare.
 
-    Categories without a cell are described, too.
+    Categories without a cell are described, too. Without attributes, return None.
     """
+    if attributes is None:
+        return None
     types = adata.obs[groupby]
     if hasattr(types, "cat"):  # a categorical column
         described = list(types.cat.categories)
