@@ -27,6 +27,7 @@ from paper_claims import (
     numbers,
     other_comparisons,
     rules_text,
+    settings_or_solver,
     take_away,
     verdict_table,
 )
@@ -93,6 +94,7 @@ def numbers_behind(found: Mapping[str, Any]) -> str:
         "### Relative lead in ACC at each k over the baseline of the paper that is best there",
         "\n".join(table(*leads_by_k(scores))),
         other_comparisons(scores, HEADLINE_DATA),
+        settings_or_solver(scores),
         "## Scores of all methods",
         "Each score is the mean over k, ± its standard deviation over splits. Methods are "
         "sorted by NMI. Methods with few splits cannot be compared by these means; the leads "

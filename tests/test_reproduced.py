@@ -63,6 +63,33 @@ def test_relative_leads_are_given_at_each_k(claims):
     assert at_20.startswith("+20 % (")
 
 
+def test_a_lead_from_other_splits_at_one_k_says_so(claims):
+    rows = [row | {"k": k} for row in made_rows({"SemFS": 0.6, "LASSO": 0.5}) for k in (5, 50)]
+    rows += made_rows({"SemFS": 0.6}) + made_rows({"LASSO": 0.5}, 4)
+    _, (line,) = claims.leads_by_k(measured.scores_of(rows))
+    assert line.split(" | ")[-1] == "10 (4 at k = 20)"
+
+
+def test_settings_and_solver_are_compared_one_at_a_time(claims):
+    scores = {
+        "Random": 0.3,
+        "SemFS as published": 0.2,
+        "SemFS as published, direct solver": 0.3,
+        "SemFS alternating": 0.5,
+        "SemFS": 0.55,
+    }
+    rows = made_rows(scores)
+    assert claims.settings_or_solver(measured.scores_of(rows[:40])) == ""
+    text = claims.settings_or_solver(measured.scores_of(rows))
+    means, effects = (part.splitlines()[2] for part in text.split("\n\n")[2:])
+    assert means == "| toy | 0.301 | 0.201 | 0.301 | 0.501 | 0.551 | 10 |"
+    leads = [cell[:6] for cell in effects.split(" | ")[1:5]]
+    assert leads == ["+0.100", "+0.050", "+0.300", "+0.250"]
+    rows += [row | {"dataset": name} for row in rows for name in ("two", "three")]
+    last = claims.settings_or_solver(measured.scores_of(rows)).splitlines()[-1]
+    assert last.startswith("| mean of 3 data sets | +0.100 (+0.100 to +0.100) |")
+
+
 def test_the_best_baseline_may_be_another_one_at_each_k(claims):
     rows = made_rows({"SemFS": 0.6, "LASSO": 0.5, "MCFS": 0.4})
     rows += [row | {"k": 5} for row in made_rows({"SemFS": 0.6, "LASSO": 0.4, "MCFS": 0.5})]

@@ -472,7 +472,7 @@ def print_scores(rows: list[dict[str, Any]]) -> None:
         title = name if metric in ("knn", "harmonic") else f"{name} on unseen classes"
         if n_splits > 1:
             title += f", {n_splits} class splits"
-        mean = "mean" if compared == ks else f"mean to {compared[-1]}"
+        mean = "mean" if compared == ks else f"mean of k ≤ {compared[-1]}"
         print_table(title, ["method", *(f">{k}" for k in ks), f">{mean}"], lines)
 
 

@@ -287,6 +287,37 @@ def test_algorithm_1_is_compared_with_random_for_each_preprocessing():
     ]
 
 
+def test_algorithm_1_is_compared_with_random_on_all_splits_of_the_main_comparison():
+    scores = {"Random": 0.3, "SemFS as published": 0.2, "SemFS": 0.4}
+    rows = made_rows(scores) + made_rows(scores, dataset="other")
+    few = {f"{name} (raw)": 0.5 for name in scores} | {"Random (raw)": 0.1}
+    rows += made_rows(few, 3, experiment="preprocessing", preprocessing="raw")
+    few = {f"{name} (min-max)": 0.5 for name in scores} | {"Random (min-max)": 0.1}
+    rows += made_rows(few, 3, experiment="preprocessing", preprocessing="min-max")
+    claim = sweeps.preprocessing(rows)
+    assert [(row[0], row[1], row[2][:6], row[3][:6], row[4]) for row in claim.rows] == [
+        ("toy", "raw", "−0.100", "+0.100", "10"),
+        ("toy", "min-max", "+0.400", "+0.400", "3"),
+        ("other", "raw", "−0.100", "+0.100", "10"),
+    ]
+    assert claim.columns[3] == "SemFS at its defaults − Random"
+
+
+def test_the_sentence_names_the_selectors_that_were_run_at_several_shares():
+    rows = []
+    for dataset, scores in {
+        "one": {"SemFS": 0.5, "Random": 0.3, "LASSO": 0.4},
+        "two": {"SemFS": 0.5, "Random": 0.6},
+    }.items():
+        for ratio in (0.1, 1.0):
+            more = {"experiment": "labeled-ratio", "ratio": ratio}
+            rows += made_rows(scores, dataset=dataset, **more)
+    for claim in (sweeps.few_labels(rows), sweeps.labeled_share(rows)):
+        assert claim.sentence.startswith("Over Random, LASSO (1 data set); ")
+    # A baseline of the paper is judged where it was run.
+    assert sweeps.few_labels(rows).verdict == "in part"
+
+
 def test_more_labels_are_compared_on_the_same_split():
     rows = made_rows({"SemFS": 0.4}, experiment="labeled-ratio", ratio=0.1)
     rows += made_rows({"SemFS": 0.45}, experiment="labeled-ratio", ratio=0.5)

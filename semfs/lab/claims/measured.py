@@ -21,9 +21,12 @@ from semfs.lab.comparison import (
 from semfs.lab.plan import ORACLE
 from semfs.lab.sections import data_title
 
-#: The method of the paper: its objective, solved directly, and by its own algorithm.
+#: SemFS at its defaults, and Algorithm 1 with the settings of the paper.
 OURS = "SemFS"
 PUBLISHED = "SemFS as published"
+#: The settings of the paper with our solver, and our settings with Algorithm 1.
+PUBLISHED_DIRECT = "SemFS as published, direct solver"
+ALTERNATING = "SemFS alternating"
 #: The paper's variant without the center-characteristic loss: α is 0.
 VARIANT = "SemFS/c"
 #: The same without labels among the targets, as in the paper.
