@@ -157,6 +157,7 @@ def _share_figure(rows: Sequence[Row]) -> Figure | None:
     panels = _sweep_panels(swept(rows, "labeled-ratio", "ratio", "acc"), SHARE_LINES)
     if not panels:
         return None
+    drawn = [label for label in SHARE_LINES if any(label in of for of in panels.values())]
     chart = Chart(
         "ACC against the labeled share of the seen classes, by data set",
         Axis("labeled share", [0.1, 0.3, 0.5, 1.0], limits=(0.0, 1.0)),
@@ -168,7 +169,7 @@ def _share_figure(rows: Sequence[Row]) -> Figure | None:
         "Labeled share",
         "Each point is the mean over k and class splits. A labeled share of 0.1 means that one "
         "in ten samples of each seen class has a label.",
-        f"Line chart with a panel for each data set: ACC of {_listed(SHARE_LINES)} against the "
+        f"Line chart with a panel for each data set: ACC of {_listed(drawn)} against the "
         "labeled share of each seen class.",
         line_chart(chart),
     )

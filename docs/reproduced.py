@@ -28,6 +28,7 @@ from paper_claims import (
     other_comparisons,
     rules_text,
     settings_or_solver,
+    settings_or_solver_in_words,
     take_away,
     verdict_table,
 )
@@ -73,6 +74,7 @@ def reproduced(found: Mapping[str, Any]) -> str:
         "## Which claims hold",
         verdict_table(claims),
         take_away(scores, HEADLINE_DATA),
+        settings_or_solver_in_words(scores),
         "## Three figures of the paper, drawn again",
         *map(_figure, figures),
     ]

@@ -88,6 +88,9 @@ def test_settings_and_solver_are_compared_one_at_a_time(claims):
     rows += [row | {"dataset": name} for row in rows for name in ("two", "three")]
     last = claims.settings_or_solver(measured.scores_of(rows)).splitlines()[-1]
     assert last.startswith("| mean of 3 data sets | +0.100 (+0.100 to +0.100) |")
+    text = claims.settings_or_solver_in_words(measured.scores_of(rows)).replace("\n", " ")
+    assert "solver, our settings: +0.050 (+0.050 to +0.050); settings, Algorithm 1" in text
+    assert claims.settings_or_solver_in_words(measured.scores_of(rows[:50])) == ""
 
 
 def test_the_best_baseline_may_be_another_one_at_each_k(claims):

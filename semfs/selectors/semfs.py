@@ -36,7 +36,9 @@ from semfs.selectors.rules.parameters import check_rules
 from semfs.selectors.training_checks import warn_of_unmeasured
 from semfs.validation import ParameterError, check_option
 
-#: Algorithm 1 as the paper states it: ``SemFS(50, attributes=A, **AS_PUBLISHED)``.
+#: Algorithm 1 as the paper states it: ``SemFS(50, attributes=A, **AS_PUBLISHED)``. It differs
+#: from the defaults in its solver and in its settings; with ``"solver": "direct"``, the paper's
+#: Eq. 4 is solved with the settings of the paper.
 #: alpha and gamma are the paper's. The paper fixes neither s_init, step nor n_inner: those are
 #: our choice. max_iter and tol are left to you: with this step, J falls by less than the
 #: default tol in round 1, and tol=0 gives all rounds.
@@ -188,9 +190,9 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     max_iter : int, default=20
         Maximum number of rounds of "alternating".
     tol : float, default=1e-4
-        "alternating" stops when a round lowers J by less than this fraction. With the paper's
-        step (`AS_PUBLISHED`), it often stops after round 1, although J has hardly decreased. 0
-        runs all rounds.
+        "alternating" stops when a round lowers J by less than this fraction. With the settings
+        of `AS_PUBLISHED`, it often stops after round 1, although J has hardly decreased. 0 runs
+        all rounds.
     n_inner : int, default=1
         Number of projected gradient steps in each round of "alternating".
     step : {"lipschitz", "exact"} or float, default="lipschitz"
