@@ -3,6 +3,8 @@
 import json
 import math
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,7 +50,7 @@ from semfs.cli.options import (
     sample_option,
     words,
 )
-from semfs.io.safety import check_apart, file_errors
+from semfs.io.safety import check_apart
 
 if TYPE_CHECKING:
     from semfs.lab.demo import Demo
@@ -91,6 +93,10 @@ FAILING_GROUPS = (
     "fail. Numbers of features that would cut a group of a panel are "
     "skipped. The methods still select single features and ignore costs."
 )
+RUN = (
+    "A folder in which finished jobs are stored. If the command is stopped, the same command "
+    "continues there."
+)
 SIZES = "Numbers of features, such as 10,20 or 5:50:5, or shares, such as 0.1,0.2."
 SPLITS = "Number of random class splits. Unseen classes that the data set names are ignored."
 N_UNSEEN = (
@@ -101,7 +107,7 @@ SPLITS_FILE = (
     "A text file of your own class splits: one line for each split with its unseen classes, "
     "separated by commas."
 )
-USUAL_METHODS = "semfs-described,semfs,markers,variance,random"
+USUAL_METHODS = "semfs-described,semfs,between,markers,variance,random"
 #: Said of every comparison with given panels.
 DESIGNED = (
     "Panels from files may have an unfair advantage: they could have "
@@ -171,6 +177,7 @@ class Evaluation:
     unseen_file: Annotated[Path | None, Option(help=SPLITS_FILE)] = None
     n_jobs: Jobs = None
     seed: Seed = 0
+    run_folder: Annotated[Path | None, Option("--run", metavar="FOLDER", help=RUN)] = None
     out: Annotated[Path | None, Option("--out", "-o", help=PAGE)] = None
     latex: Annotated[Path | None, Option(metavar="FOLDER", help=LATEX)] = None
     figures: Figures = None
@@ -216,18 +223,21 @@ def evaluate(options: Evaluation) -> None:
     notes += _note_on_left_out(wanted_ks, ks)
     for name, features in given_panels.items():
         notes += notes_on_sizes(name, len(features), wanted_ks)
-    rows, summary = evaluate_methods(
-        data,
-        [*words(options.methods), *_panel_methods(given_panels)],
-        ks=ks,
-        details=options.out is not None,
-        metrics=options.metrics or (),
-        groups=groups,
-        rules=given(options, "include", "min_per_class"),
-        verbose=True,
-        splits=_listed_splits(options.unseen_file, data),
-        **given(options, "n_splits", "n_unseen", "n_repeats", "n_jobs", "seed"),
-    )
+    with _interruption_explained(options.run_folder):
+        rows, summary = evaluate_methods(
+            data,
+            [*words(options.methods), *_panel_methods(given_panels)],
+            ks=ks,
+            details=options.out is not None,
+            metrics=options.metrics or (),
+            groups=groups,
+            rules=given(options, "include", "min_per_class"),
+            verbose=True,
+            splits=_listed_splits(options.unseen_file, data),
+            **given(
+                options, "n_splits", "n_unseen", "n_repeats", "n_jobs", "seed", "run_folder"
+            ),
+        )
     # Only who has designed a panel can mistake what is compared.
     if given_panels or groups:
         notes.append(UNRULED)
@@ -245,6 +255,22 @@ def evaluate(options: Evaluation) -> None:
     for note in summary.notes:
         complain(note)
     report_failures(summary.failures, "failed jobs")
+
+
+@contextmanager
+def _interruption_explained(run_folder: Path | None) -> Iterator[None]:
+    """Say after Ctrl-C what remains of the run."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if run_folder is None:
+            message = "interrupted. Nothing was kept; --run FOLDER keeps finished jobs."
+        else:
+            message = (
+                f"interrupted. Finished results are in {run_folder}; the same command "
+                "continues the run."
+            )
+        raise KeyboardInterrupt(message) from None
 
 
 def _check_options(options: Evaluation, panels: list[Path]) -> None:
@@ -293,14 +319,9 @@ def _note_on_left_out(wanted: list[int], compared: list[int]) -> list[str]:
 
 def _listed_splits(path: Path | None, data: Any) -> list[list[Any]] | None:
     """Return the unseen classes of each split, from a file with one line for each."""
-    from semfs.labels import classes_in
+    from semfs.lab.splits import splits_in_file
 
-    if path is None:
-        return None
-    with file_errors(path, "text file"):
-        lines = path.read_text("utf-8-sig").splitlines()
-    classes = data.classes.tolist()
-    return [classes_in([line.strip()], classes) for line in lines if line.strip()]
+    return None if path is None else splits_in_file(data, path)
 
 
 def _write_page_and_tables(

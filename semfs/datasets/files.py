@@ -187,6 +187,13 @@ def npz_classes(path: Path) -> tuple[pd.DataFrame | None, list[Label]]:
             classes = list(range(len(arrays["A"])))
         table = _npz_table(path, arrays, classes)
     ids = arrays.get("unseen", np.zeros(0, dtype=int))
+    if ids.ndim > 1 and ids.size > max(ids.shape):
+        raise FileError(
+            f"{path}: unseen has shape {ids.shape}, but one list of classes "
+            "was expected: the unseen classes of one split. Write several "
+            "splits to a text file, one line for each, and use `semfs "
+            "evaluate --unseen-file FILE`."
+        )
     unseen = named(f"{path}: unseen", ids, classes)
     return table, unseen.classes
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
+from inspect import signature
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import joblib
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import assert_all_finite
@@ -18,11 +23,13 @@ from semfs.feature_names import resolve_features
 from semfs.lab.compared_method import Method
 from semfs.lab.data import open_data
 from semfs.lab.details import details_of
+from semfs.lab.fitting import SIZE_PARAMETERS
 from semfs.lab.measures import MORE_MEASURES, ZERO_SHOT_MEASURES, check_metrics
 from semfs.lab.methods import METHODS, find_method, with_rules
 from semfs.lab.parallel import Summary, run
 from semfs.lab.plan import Experiment, plan
 from semfs.lab.runner import KS, Protocol, make_runner
+from semfs.lab.sources import forget_outdated
 from semfs.lab.splits import (
     RANDOM_SPLITS,
     Splits,
@@ -30,13 +37,16 @@ from semfs.lab.splits import (
     listed_splits,
     random_splits,
 )
-from semfs.lab.store import Row, Store
+from semfs.lab.store import Job, Row, Store
 from semfs.lab.zero_shot import is_described
 from semfs.labels import FEW_SAMPLES, similar_labels
 from semfs.validation import counted, listed
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
+
+#: SemFS, and the rivals that are fast and that are often as good.
+USUAL_METHODS = ("semfs", "between", "markers", "variance", "random")
 
 #: A feature with more than this share of the total variance decides K-means nearly alone.
 DOMINANT_SHARE = 0.95
@@ -67,7 +77,7 @@ HALVED = (
 
 def evaluate(
     data: ZeroShotDataset | PathLike,
-    methods: Sequence[str | BaseEstimator | Method] = ("semfs", "anova", "variance", "random"),
+    methods: Sequence[str | BaseEstimator | Method] = USUAL_METHODS,
     *,
     n_splits: int | None = None,
     n_unseen: int | None = None,
@@ -81,6 +91,7 @@ def evaluate(
     metrics: Sequence[str] = (),
     groups: Mapping[str, str] = MappingProxyType({}),
     rules: Mapping[str, Any] = MappingProxyType({}),
+    run_folder: PathLike | None = None,
 ) -> tuple[list[Row], Summary]:
     """Compare selectors by how well K-means finds the unseen classes on their features.
 
@@ -94,7 +105,8 @@ def evaluate(
         A data set, or a name or file for `semfs.lab.data.open_data`. Its ``unseen`` classes are
         clustered. If it names none, or if ``n_splits`` is given, random classes are.
     methods : sequence of str or selectors
-        Names of `semfs.lab.methods.METHODS`, ``module:Selector``, or scikit-learn selectors. If
+        Names of `semfs.lab.methods.METHODS`, ``module:Selector``, or scikit-learn selectors.
+        A selector is labeled by its class and the parameters that are not the defaults. If
         one of them uses unlabeled samples ("semfs-unlabeled"), it gets half of the samples of
         each unseen class, and for all methods only the other half is clustered.
     n_splits : int, optional
@@ -114,6 +126,9 @@ def evaluate(
         when features fail (`semfs.lab.details`).
     metrics : sequence of str
         Further measures as ``module:function``, see `semfs.lab.measures`.
+    run_folder : path, optional
+        Directory in which finished jobs are stored. If a run was stopped, the same call
+        continues it. By default, results are only returned.
     groups : mapping of str to str
         The group of each feature. In the details, whole groups fail. Scores are
         still shown by number of features.
@@ -150,10 +165,17 @@ def evaluate(
         unlabeled_half=bool(uses_unlabeled),
         measures=(*_measures(data), *metrics),
     )
-    rows, summary = _compare(data, unseen_by_split, protocol, chosen, n_jobs, verbose)
+    if run_folder is not None and Path(run_folder).is_file():
+        raise ValueError(f"{run_folder} is a file; a folder for the results was expected.")
+    with closing(Store(run_folder)) as store:
+        rows, summary = _compare(
+            store, data, unseen_by_split, protocol, chosen, n_jobs, verbose
+        )
     summary.notes += _notes_on_options(uses_unlabeled, groups)
     summary.notes += _notes_on_rules(rules, ruled)
-    summary.notes += [*_notes_on_knowledge(rows), *_notes_on_data(data, ks)]
+    summary.notes += [*_notes_on_knowledge(rows), *_notes_on_data(data)]
+    # First, because it says what is missing from the tables.
+    summary.notes[:0] = _notes_on_sizes(data, ks)
     if details:
         summary.details = details_of(
             data,
@@ -168,6 +190,7 @@ def evaluate(
 
 
 def _compare(
+    store: Store,
     data: ZeroShotDataset,
     splits: Splits,
     protocol: Protocol,
@@ -177,8 +200,7 @@ def _compare(
 ) -> tuple[list[Row], Summary]:
     """Return the scores of methods on all class splits, and the facts about the run."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    # The store is in memory: results are returned as rows, and not kept.
-    store = Store(None)
+    _pin_what_jobs_depend_on(store, data, splits, protocol, methods)
     runner = make_runner(
         store,
         {data.name: lambda: data},
@@ -188,10 +210,60 @@ def _compare(
     )
     names = [method.name for method in _without_repetition(methods, data)]
     jobs, notes = plan([Experiment("clustering", names)], runner)
+    changed = forget_outdated(store, jobs)
     summary = run(jobs, store, runner.compute, n_jobs=n_jobs, verbose=verbose)
-    summary.notes += notes
-    summary.info = {"started": started, "datasets": store.info()["datasets"]}
-    return store.rows(), summary
+    summary.notes += notes + changed
+    started = store.info().get("started", started)
+    store.set_info("started", started)
+    summary.info = {
+        "started": started,
+        "datasets": {data.name: store.info()["datasets"][data.name]},
+    }
+    return _rows_of_jobs(store, jobs), summary
+
+
+def _pin_what_jobs_depend_on(
+    store: Store,
+    data: ZeroShotDataset,
+    splits: Splits,
+    protocol: Protocol,
+    methods: Sequence[Method],
+) -> None:
+    """Refuse a run directory with results of other data, splits, options or selectors."""
+    advice = "Use another folder for the run, or the same options as before."
+    store.pin("protocol", protocol.as_stored(), advice)
+    prepared: dict[str, Any] = {"scale": data.scale, "impute": data.impute}
+    if data.batch is not None:
+        prepared["batch"] = joblib.hash(data.batch)
+    store.pin(f"preparation of {data.name}", prepared, advice)
+    for name, unseen in splits.items():
+        classes = sorted(str(label) for label in unseen)
+        store.pin(f"unseen classes of {data.name}, {name}", classes, advice)
+    for method in methods:
+        # The source of other methods is recorded with each job.
+        is_instance = not isinstance(method.selector, type)
+        if is_instance and method.name not in METHODS:
+            contents = joblib.hash(method.selector)
+            store.pin(f"selector {method.name}", contents, advice)
+
+
+def _rows_of_jobs(store: Store, jobs: Sequence[Job]) -> list[Row]:
+    """Return the rows of these jobs, with the methods in their order.
+
+    A run directory may have other rows.
+    """
+    place: dict[str, int] = {}
+    for job in jobs:
+        place.setdefault(job.method, len(place))
+    wanted = {_identity(job.columns) for job in jobs}
+    rows = [row for row in store.rows() if _identity(row) in wanted]
+    return sorted(rows, key=lambda row: place[row["method"]])
+
+
+def _identity(columns: Row) -> tuple[str, ...]:
+    """What tells a job of this comparison from others, as it is stored."""
+    params = json.dumps(columns["params"], sort_keys=True)
+    return columns["dataset"], columns["split"], columns["method"], params
 
 
 def _notes_on_rules(rules: Mapping[str, Any], ruled: Sequence[str]) -> list[str]:
@@ -246,13 +318,34 @@ def _named_methods(methods: Sequence[str | BaseEstimator | Method]) -> list[Meth
         method = find_method(given)
         if not isinstance(given, str | Method):
             n_selectors += 1
-            label = method.label
+            label = _with_changed_parameters(method.label, given)
             # Two selectors of one class need two names.
-            if any(label == other.name for other in found):
+            if any(label in (other.name, other.label) for other in found):
                 label = f"{label} #{n_selectors}"
             method = replace(method, name=label, label=label)
         found.append(method)
     return found
+
+
+def _with_changed_parameters(label: str, selector: BaseEstimator) -> str:
+    """Return a label with the parameters that are not the defaults, if they are short.
+
+    >>> from semfs import SemFS
+    >>> _with_changed_parameters("SemFS", SemFS(20, gamma=1.0))
+    'SemFS(gamma=1.0)'
+    """
+    defaults = {
+        name: parameter.default
+        for name, parameter in signature(type(selector)).parameters.items()
+    }
+    changed = [
+        f"{name}={value!r}"
+        for name, value in selector.get_params(deep=False).items()
+        if isinstance(value, bool | int | float | str | None)
+        and name not in SIZE_PARAMETERS
+        and value != defaults.get(name)
+    ]
+    return f"{label}({', '.join(changed)})" if changed else label
 
 
 def _check_data(data: ZeroShotDataset, ks: Sequence[int]) -> None:
@@ -302,8 +395,18 @@ def _notes_on_knowledge(rows: Sequence[Row]) -> list[str]:
     return [f"{label}: {source}: {text}." for (label, source), text in reasons.items()]
 
 
-def _notes_on_data(data: ZeroShotDataset, ks: Sequence[int]) -> list[str]:
-    """Return warnings about a dominant feature, and about numbers of features left out."""
+def _notes_on_sizes(data: ZeroShotDataset, ks: Sequence[int]) -> list[str]:
+    """Return a note on the numbers of features that are larger than that of the data."""
+    n_features = data.X.shape[1]
+    too_large = [str(k) for k in ks if k > n_features]
+    if not too_large:
+        return []
+    ks_left_out = ", ".join(too_large)
+    return [f"k = {ks_left_out} left out: {data.name} has {n_features} features."]
+
+
+def _notes_on_data(data: ZeroShotDataset) -> list[str]:
+    """Return warnings about a dominant feature, and about labels and sizes of classes."""
     notes = [] if data.batch is None else [UNBATCHED.format(len(data.batch.classes))]
     # StandardScaler computes the variances of sparse matrices, too.
     variances = StandardScaler(with_mean=False).fit(data.X).var_
@@ -324,10 +427,5 @@ def _notes_on_data(data: ZeroShotDataset, ks: Sequence[int]) -> list[str]:
             "unseen, its recall is mostly chance, and counts as much as "
             "that of a large class. Leave such classes out with "
             f"--min-cells {FEW_SAMPLES}."
-        )
-    if ks[-1] > data.X.shape[1]:
-        notes.append(
-            f"{data.name} has {data.X.shape[1]} features; larger numbers "
-            "of features were left out."
         )
     return notes

@@ -10,7 +10,7 @@ every number of features, set through its parameter ``n_features_to_select``, ``
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import replace
 
 import numpy as np
@@ -26,6 +26,9 @@ from semfs.lab.splits import SplitData
 from semfs.labels import encode_labels
 from semfs.selectors.semfs import SemFS
 from semfs.validation import ParameterError
+
+#: What selectors call their number of features.
+SIZE_PARAMETERS = ("n_features_to_select", "k", "max_features")
 
 
 def prepare(
@@ -108,7 +111,7 @@ def fit_selector(
             selector.fit(split.X, split.y, X_unlabeled=split.X_unlabeled)
         else:
             selector.fit(split.X, split.y)
-        order = ranking_of(selector)
+        order = ranking_of(selector, split.X.shape[1])
         if isinstance(selector, SemFS) and selector.min_per_class:
             return _panels_of_each_size(selector, split, ks, uses_unlabeled), selector
         if order is None:
@@ -156,13 +159,20 @@ def _selected(
     return features
 
 
-def ranking_of(selector: BaseEstimator) -> Indices | None:
-    """Return the feature indices of a fitted selector, best first, if it ranks them all."""
+def ranking_of(selector: BaseEstimator, n_features: int | None = None) -> Indices | None:
+    """Return the feature indices of a fitted selector, best first, if it ranks them all.
+
+    With ``n_features``, the number of features that it was fitted to, a ranking of other
+    features and scores without any order are refused.
+    """
     if hasattr(selector, "order_"):
-        return np.asarray(selector.order_)
+        order = np.asarray(selector.order_)
+        _check_order(selector, order, n_features)
+        return order
     # RFE gives all selected features rank 1: with ties the order within them is unknown.
     ranking = getattr(selector, "ranking_", None)
     if ranking is not None:
+        _check_length(selector, "ranking_", ranking, n_features)
         if len(np.unique(ranking)) < len(ranking):
             return None
         return np.argsort(ranking, kind="stable")
@@ -170,16 +180,48 @@ def ranking_of(selector: BaseEstimator) -> Indices | None:
         scores = getattr(selector, name, None)
         if scores is not None and np.ndim(scores) == 1:
             scores = np.asarray(scores, dtype=np.float64)
+            _check_length(selector, name, scores, n_features)
+            if not np.isfinite(scores).any():
+                raise ValueError(
+                    f"{type(selector).__name__}: {name} has no finite value, "
+                    "so nothing ranks the features. Check what fit computes, "
+                    "for example a division by zero."
+                )
             # SelectKBest gives constant columns NaN; they come last.
             finite = np.where(np.isnan(scores), -np.inf, scores)
             return np.argsort(-finite, kind="stable")
     return None
 
 
+def _check_length(
+    selector: BaseEstimator, name: str, values: Sized, n_features: int | None
+) -> None:
+    """Raise unless an attribute of a fitted selector has one value for each feature."""
+    if n_features is not None and len(values) != n_features:
+        raise ValueError(
+            f"{type(selector).__name__}: {name} has {len(values)} values, "
+            f"but it was fitted to {n_features} features. "
+            "Store one value for each column of X."
+        )
+
+
+def _check_order(selector: BaseEstimator, order: Indices, n_features: int | None) -> None:
+    """Raise unless an order holds indices of different features."""
+    if n_features is None:
+        return
+    is_distinct = len(np.unique(order)) == len(order)
+    is_index = np.issubdtype(order.dtype, np.integer)
+    if not (is_distinct and is_index and np.isin(order, np.arange(n_features)).all()):
+        raise ValueError(
+            f"{type(selector).__name__}: order_ must hold different column "
+            f"numbers of X, from 0 to {n_features - 1}, best first."
+        )
+
+
 def _set_size(selector: BaseEstimator, k: int) -> BaseEstimator:
     """Set the number of features, whatever the parameter is called."""
     parameters = selector.get_params(deep=False)
-    for name in ("n_features_to_select", "k", "max_features"):
+    for name in SIZE_PARAMETERS:
         if name in parameters:
             return selector.set_params(**{name: int(k)})
     return selector

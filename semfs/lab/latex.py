@@ -40,6 +40,10 @@ STANDINGS_NOTE = (
     "is one split;\n"
     "% the interval is the 95 % interval of the lead.\n"
 )
+CURVES_NOTE = (
+    "% ± is the standard deviation over the class splits, or over the runs of K-means if there "
+    "is one split.\n"
+)
 ORACLE_NOTE = (
     "% (oracle): parameters chosen with the labels of the unseen classes, for every number of "
     "features and\n"
@@ -88,16 +92,21 @@ def standings_table(found: Mapping[tuple[str, str], Standings]) -> str:
 
 
 def curves_table(panels: Sequence[Panel]) -> str:
-    """Return the means of curves: rows are methods, columns numbers of features."""
+    """Return the means of curves and their spread: rows are methods, columns are k."""
     ks = sorted(
         {point[0] for panel in panels for line in panel.series.values() for point in line}
     )
     body = []
     for panel in panels:
         for method, line in panel.series.items():
-            means = {point[0]: point[1] for point in line}
-            body.append([panel.y, method, *(means.get(k) for k in ks)])
-    return as_latex(["measure", "method", *(f"k = {k}" for k in ks)], body)
+            scores = {point[0]: _with_spread(*point[1:3]) for point in line}
+            body.append([panel.y, method, *(scores.get(k) for k in ks)])
+    return CURVES_NOTE + as_latex(["measure", "method", *(f"k = {k}" for k in ks)], body)
+
+
+def _with_spread(mean: float, sd: float | None) -> str:
+    """Return a mean with its spread, if there is one."""
+    return f"{mean:.3f} ± {sd:.3f}" if sd else f"{mean:.3f}"
 
 
 def leads_table(leads: Mapping[tuple[str, str, str], Interval]) -> str:

@@ -52,9 +52,12 @@ def _user_method(
     selector: BaseEstimator | type[BaseEstimator],
 ) -> Method:
     """Make a method of a user's selector, which gets class descriptions if it takes them."""
-    if not hasattr(selector, "fit") or not hasattr(selector, "get_params"):
+    if not hasattr(selector, "fit"):
+        raise ValueError(f"{name} is not a scikit-learn selector: it has no method fit.")
+    if not hasattr(selector, "get_params"):
         raise ValueError(
-            f"{name} is not a scikit-learn selector: it has no methods fit and get_params."
+            f"{name} is not a scikit-learn selector: it has no method get_params. "
+            "Let the class inherit from sklearn.base.BaseEstimator."
         )
     # Whether it records an objective is known after a fit only.
     method = Method(name, name.rpartition(":")[2], selector, has_objective=None)

@@ -86,8 +86,9 @@ ZERO_SHOT_TEXT = (
 #: What the figures of further measures show.
 FURTHER_TEXT = (
     "ARI: adjusted Rand index of the clusters and the unseen classes. k-NN: balanced accuracy "
-    "of nearest neighbors on held-out samples of the seen classes. Others are your own metrics "
-    "of the samples of the unseen classes, larger is better."
+    "of nearest neighbors on samples of the seen classes that the neighbors do not contain. "
+    "The features were selected on these samples, too, so it is somewhat too high. Others are "
+    "your own metrics of the samples of the unseen classes, larger is better."
 )
 
 #: A point of a curve: x, y, spread, remark. Of a dot plot: x, color, size, remark. Of a heat

@@ -6,14 +6,23 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
 
-from semfs._typing import AttributesLike, Indices, Label, Matrix
-from semfs.validation import ParameterError, check_integer
+from semfs._typing import AttributesLike, Indices, Label, Matrix, PathLike
+from semfs.io.safety import file_errors
+from semfs.labels import classes_in
+from semfs.validation import (
+    ParameterError,
+    check_distinct,
+    check_integer,
+    did_you_mean,
+    listed,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -283,8 +292,14 @@ def seen_pair(name: str) -> tuple[str, str] | None:
     return (first, second) if second and PAIR not in second else None
 
 
-def listed_splits(data: ZeroShotDataset, splits: Sequence[Sequence[Label]]) -> Splits:
+def listed_splits(
+    data: ZeroShotDataset,
+    splits: Sequence[Sequence[Label]],
+    places: Sequence[str] = (),
+) -> Splits:
     """Return the splits given by lists of unseen classes, called "listed-0", "listed-1", …
+
+    Errors name the place of a list: "splits[0]", or where ``places`` say that it is from.
 
     >>> from semfs.datasets import load_sample
     >>> data = load_sample()
@@ -294,18 +309,59 @@ def listed_splits(data: ZeroShotDataset, splits: Sequence[Sequence[Label]]) -> S
     if isinstance(splits, str | bytes) or not len(splits):
         raise ValueError("splits must be a list of lists of unseen classes.")
     found: Splits = {}
+    place_of: dict[frozenset[Label], str] = {}
     for number, unseen in enumerate(splits):
-        # It checks that the classes are known and distinct.
-        split = data.with_unseen(list(unseen))
-        n_seen = len(split.seen)
-        if min(n_seen, len(split.unseen)) < FEWEST_CLASSES:
+        place = places[number] if places else f"splits[{number}]"
+        classes = _listed_classes(data, unseen, place)
+        same = place_of.setdefault(frozenset(classes), place)
+        if same != place:
             raise ValueError(
-                f"splits[{number}] has {n_seen} seen and "
-                f"{len(split.unseen)} unseen classes, but at least "
-                f"{FEWEST_CLASSES} of each are needed."
+                f"{place} has the same unseen classes as {same}. "
+                "A split that is listed twice would count twice: leave one out."
             )
-        found[f"{LISTED}-{number}"] = split.unseen.tolist()
+        found[f"{LISTED}-{number}"] = classes
     return found
+
+
+def _listed_classes(data: ZeroShotDataset, unseen: Sequence[Label], place: str) -> list[Label]:
+    """Return the unseen classes of a listed split, after a check that it can be evaluated."""
+    known = data.classes.tolist()
+    unknown = [label for label in unseen if label not in known]
+    if unknown:
+        hint = did_you_mean(unknown[0], known) or "."
+        raise ValueError(
+            f"{place} names class {unknown[0]!r}, which has no samples{hint} "
+            f"Known classes: {listed([str(label) for label in known])}."
+        )
+    check_distinct(list(unseen), f"{place} names class {{}} more than once.")
+    n_unseen = len(unseen)
+    n_seen = len(known) - n_unseen
+    if min(n_seen, n_unseen) < FEWEST_CLASSES:
+        raise ValueError(
+            f"{place} has {n_seen} seen and {n_unseen} unseen classes, but at least "
+            f"{FEWEST_CLASSES} of each are needed."
+        )
+    return data.with_unseen(list(unseen)).unseen.tolist()
+
+
+def splits_in_file(data: ZeroShotDataset, path: PathLike) -> list[list[Label]]:
+    """Return the unseen classes of each split in a text file: one line for each split."""
+    with file_errors(Path(path), "text file"):
+        lines = Path(path).read_text("utf-8-sig").splitlines()
+    known = data.classes.tolist()
+    found = {
+        f"{path}, line {number},": classes_in([line.strip()], known)
+        for number, line in enumerate(lines, start=1)
+        if line.strip()
+    }
+    if not found:
+        raise ValueError(
+            f"{path} is empty. Write one line for each split, with its "
+            "unseen classes separated by commas."
+        )
+    # The file and the line of a mistake are known here only.
+    listed_splits(data, list(found.values()), list(found))
+    return list(found.values())
 
 
 def random_splits(

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.io import mmwrite
 from scipy.sparse import coo_array, csr_array
-from sklearn.feature_selection import SelectKBest
+from sklearn.feature_selection import SelectKBest, f_regression
 from typer.testing import CliRunner
 
 from semfs import SemFS
@@ -20,7 +20,7 @@ from semfs.lab.evaluate import evaluate
 from semfs.lab.methods import find_method
 from semfs.lab.report import write_report
 from semfs.lab.restricted import restricted
-from semfs.lab.splits import SplitData
+from semfs.lab.splits import SplitData, splits_in_file
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +42,13 @@ def test_ones_own_selectors_are_evaluated_on_the_classes_named(sample):
     assert summary.failures == []
     (note,) = summary.notes
     assert note.endswith("4 described, not used: 6 seen classes; 8 are needed.")
+    # In the order given; each selector has a label of its own.
     labels = [row["label"] for row in rows]
-    assert labels == ["SelectKBest", "SelectKBest #2", "SemFS", "SemFS"]
+    assert labels == ["SemFS", "SelectKBest", "SelectKBest #2", "SemFS(gamma=1.0)"]
     by_name = {row["method"]: row for row in rows}
     split = SplitData.of(data)
     selector = SemFS(5, attributes=sample.attributes, gamma=1.0).fit(split.X, split.y)
-    assert by_name["SemFS"]["features"] == split.names_of(selector.order_[:5])
+    assert by_name["SemFS(gamma=1.0)"]["features"] == split.names_of(selector.order_[:5])
     assert len({row["acc"] for row in rows if row["label"].startswith("Select")}) == 1
 
 
@@ -298,7 +299,7 @@ def test_evaluate_takes_ones_own_files_of_every_kind(files, name):
     own = [] if name.endswith("npz") else ["--label", "kind", "-a", files / "types.csv"]
     rest = ["-m", "variance,markers", "-k", "2", "--repeats", 2, "-j", 1, "--json"]
     (first, *_) = json.loads(invoke("evaluate", files / name, *own, *rest).stdout)
-    assert (first["split"], first["label"]) == ("random-0", "Markers per class")
+    assert (first["split"], first["label"]) == ("random-0", "Variance")
     given = ["--unseen", '"f, g", a', "--unseen", "b"]
     rows = json.loads(invoke("evaluate", files / name, *own, *rest, *given).stdout)
     assert {row["split"] for row in rows} == {"given"}
@@ -319,6 +320,8 @@ def test_own_class_splits_are_evaluated_in_one_call(files, tmp_path):
     apart = [evaluate(data.with_unseen(u), ["variance"], **options)[0] for u in lists]
     with pytest.raises(ValueError, match=r"two rows are of .*splits=\[...\]"):
         write_report([row for rows in apart for row in rows], tmp_path / "page.html")
+    with pytest.raises(ValueError, match=r"splits\[2\] has the same .* as splits\[0\]"):
+        evaluate(path, ["variance"], splits=[*lists[:2], ["b", "a"]], **options)
     (tmp_path / "splits.txt").write_text('a, b\n\nc,d\ne,"f, g"\n', encoding="utf-8")
     rest = ["-m", "variance", "-k", 2, "--repeats", 2, "-j", 1]
     done = invoke("evaluate", path, *rest, "--unseen-file", tmp_path / "splits.txt")
@@ -327,6 +330,63 @@ def test_own_class_splits_are_evaluated_in_one_call(files, tmp_path):
     assert "2 class splits: 3 of 6 classes are unseen in each." in done.stdout
     refused = invoke("evaluate", path, *rest, "--n-unseen", 5)
     assert "--n-unseen is 5" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n\nb, a\n", "splits.txt, line 3, has the same unseen classes as"),
+        ("a,b\nc,zz\n", "splits.txt, line 2, names class 'zz', which has no samples."),
+        ("a,b\nc,c\n", "splits.txt, line 2, names class 'c' more than once."),
+        ("a\n", "splits.txt, line 1, has 5 seen and 1 unseen classes, but at least 2"),
+        ("\n", "splits.txt is empty. Write one line for each split"),
+    ],
+)
+def test_a_mistake_in_a_file_of_splits_is_named_with_its_line(files, tmp_path, text, message):
+    (tmp_path / "splits.txt").write_text(text, encoding="utf-8")
+    data = load_npz(files / "cells.npz")
+    with pytest.raises(ValueError) as error:
+        splits_in_file(data, tmp_path / "splits.txt")
+    assert message in str(error.value)
+
+
+def test_several_splits_in_an_npz_file_are_refused(tmp_path):
+    path = tmp_path / "cells.npz"
+    arrays = {"X": np.eye(6), "y": np.arange(6), "A": np.eye(6)}
+    np.savez(path, **arrays, unseen=[[0, 1], [2, 3]])
+    with pytest.raises(ValueError, match=r"unseen has shape \(2, 2\).*--unseen-file"):
+        load_npz(path)
+    np.savez(path, **arrays, unseen=[[0, 1]])
+    assert load_npz(path).unseen.tolist() == [0, 1]
+
+
+def test_numbers_of_features_that_are_left_out_are_noted_first(sample):
+    _, summary = evaluate(sample, ["semfs"], ks=[5, 10**6], n_repeats=2, n_jobs=1)
+    n_features = sample.X.shape[1]
+    assert summary.notes[0] == f"k = 1000000 left out: {sample.name} has {n_features} features."
+
+
+def test_a_stopped_comparison_continues_in_its_run_directory(sample, tmp_path):
+    options = {"ks": [5], "n_repeats": 2, "n_jobs": 1, "run_folder": tmp_path}
+    first, _ = evaluate(sample, ["variance"], **options)
+    methods = ["between", "variance", SelectKBest()]
+    both, summary = evaluate(sample, methods, **options)
+    assert (summary.n_before, summary.n_computed) == (1, 2)
+    labels = ["Between-class variance", "Variance", "SelectKBest"]
+    assert [row["label"] for row in both] == labels
+    assert both[1] == first[0]
+    again, summary = evaluate(sample, ["variance"], **options)
+    assert (again, summary.n_computed) == (first, 0)
+    # What was computed with other options is not shown as theirs.
+    with pytest.raises(ValueError, match="n_repeats was 2, is now 3"):
+        evaluate(sample, ["variance"], **options | {"n_repeats": 3})
+    with pytest.raises(ValueError, match="scale was false, is now true"):
+        evaluate(replace(sample, scale=True), ["variance"], **options)
+    evaluate(sample, ["variance"], **options, n_splits=1)
+    with pytest.raises(ValueError, match=r"unseen classes of .*, random-0 was"):
+        evaluate(sample, ["variance"], **options, n_splits=1, n_unseen=2)
+    with pytest.raises(ValueError, match="selector SelectKBest was"):
+        evaluate(sample, [SelectKBest(f_regression)], **options)
 
 
 def test_a_metric_that_is_a_function_is_answered_with_how_to_name_it():

@@ -61,6 +61,38 @@ def test_the_ranking_of_a_selector_is_its_order_ranking_or_scores():
     assert ranking_of(forest)[0] == forest.feature_importances_.argmax()
 
 
+@pytest.mark.parametrize(
+    ("fitted", "message"),
+    [
+        ({"scores_": np.ones(4)}, "scores_ has 4 values, but it was fitted to 6 features"),
+        ({"scores_": np.full(6, np.nan)}, "scores_ has no finite value"),
+        ({"feature_importances_": np.full(6, np.inf)}, "_importances_ has no finite value"),
+        ({"ranking_": np.arange(5)}, "ranking_ has 5 values"),
+        ({"order_": np.array([0, 9])}, "order_ must hold different column numbers"),
+        ({"order_": np.array([1, 1])}, "order_ must hold different column numbers"),
+        ({"order_": np.array([0.5, 1.0])}, "order_ must hold different column numbers"),
+    ],
+)
+def test_a_ranking_that_does_not_rank_the_features_names_its_method(fitted, message):
+    class Own(BaseEstimator):
+        def fit(self, X, y):
+            vars(self).update(fitted)
+            return self
+
+    split = synthetic_data(30, 6, seed=0, n_classes=3)
+    with pytest.raises(ValueError, match=f"Own: .*{message}"):
+        select(Method("own", "Own", Own), split, (2,))
+
+
+def test_a_class_without_parameters_is_told_what_to_inherit_from():
+    class Bare:
+        def fit(self, X, y):
+            self.scores_ = np.ones(X.shape[1])
+
+    with pytest.raises(ValueError, match=r"inherit from sklearn\.base\.BaseEstimator"):
+        find_method(Bare())
+
+
 def test_settings_and_solver_of_the_paper_are_varied_one_at_a_time(sample):
     split = SplitData.of(sample)
     fitted = {

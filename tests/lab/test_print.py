@@ -64,7 +64,7 @@ def test_a_table_by_number_of_features_has_the_points_of_the_curves(tmp_path):
     columns, first, *_ = entries_of(path.read_text("utf-8"))
     assert columns[:2] == ["measure", "method"]
     assert columns[2].startswith("k = ")
-    assert first[:3] == ["ACC", "A", "0.550"]
+    assert first[:3] == ["ACC", "A", r"0.550 $\pm$ 0.071"]
 
 
 @pytest.mark.parametrize("name", [*NASTY, "50 % of a_b", "a\nb", "~^", "\x1b[2J"])

@@ -115,29 +115,35 @@ OWN_RULES = {
 
 #: What the intervals say, and what they do not.
 INTERVALS = (
-    "Intervals are jackknife intervals, which leave out one split at a time. For a mean of "
-    "paired differences, that is Student's t interval. The intervals say how much a number "
-    "would change with other random splits of the same classes, not with other classes. The "
-    "pairs of seen classes of CIFAR-10 are not independent, because each class is in several "
-    "of them. There, all pairs with one class are left out at a time, and the interval also "
-    "covers other classes of this kind. The interval of a mean over data sets is Student's t "
-    "interval of their numbers: it says what other data sets of this kind would show. The "
-    "number of comparisons is not corrected for. Of 40 intervals between equally good methods, "
-    "one lies above zero by chance, and one below. One data set that confirms or refutes a "
-    "claim is therefore weak evidence."
+    "Intervals are jackknife intervals, which leave out one split at a "
+    "time. For a mean of paired differences, that is Student's t "
+    "interval. The intervals say how much a number would change with "
+    "other random splits of the same classes, not with other classes. "
+    "The pairs of seen classes of CIFAR-10 are not independent, because"
+    " each class is in several of them. There, all pairs with one class"
+    " are left out at a time, and the interval also covers other "
+    "classes of this kind. The interval of a mean over data sets is "
+    "Student's t interval of their numbers: it says what other data "
+    "sets of this kind would show. The number of comparisons is not "
+    "corrected for. Of 40 intervals between equally good methods, one "
+    "lies above zero by chance, and one below. One data set that "
+    "confirms or refutes a claim is therefore weak evidence."
 )
 
 #: Under which conditions the methods were compared.
 CONDITIONS = (
-    "In the main comparison, SemFS has its default settings and knows the attributes of the "
-    "seen classes only, as in the paper. The defaults differ from the paper's settings: the "
-    "labels are targets beside the attributes, all classes have the same weight, the penalty "
-    "is relative to the data, and near copies of selected features are skipped. SemFS "
-    "(attributes alone) is the same without the labels. SemFS/c is the paper's variant without "
-    "the center-characteristic loss (α = 0). Baselines are at their defaults unless they are "
-    "marked (oracle). An oracle baseline has the best point of the paper's grid, chosen on the "
-    "test for each split, k and measure. The paper does not say how often it chose; no other "
-    "choice would be stronger."
+    "In the main comparison, SemFS has its default settings and knows "
+    "the attributes of the seen classes only, as in the paper. The "
+    "defaults differ from the paper's settings: the labels are targets "
+    "beside the attributes, all classes have the same weight, the "
+    "penalty is relative to the data, and near copies of selected "
+    "features are skipped. SemFS (attributes alone) is the same without"
+    " the labels. SemFS/c is the paper's variant without the "
+    "center-characteristic loss (α = 0). Baselines are at their "
+    "defaults unless they are marked (oracle). An oracle baseline has "
+    "the best point of the paper's grid, chosen on the test for each "
+    "split, k and measure. The paper does not say how often it chose; "
+    "no other choice would be stronger."
 )
 
 
