@@ -5,19 +5,24 @@
     python benchmarks/bench_knowledge.py --data DIR --groups   # groups of clusters, or none
     python benchmarks/bench_knowledge.py --data DIR --confirm  # old defaults against new
     python benchmarks/bench_knowledge.py --data DIR --confirm --old-package COPY
+    python benchmarks/bench_knowledge.py --data DIR --weights  # weight of clusters, penalties
+    python benchmarks/bench_knowledge.py --data DIR --weights-confirm --old-package COPY
 
 Every method ranks the features of random class splits, and is judged twice for each number k
 of features: by K-means on samples of unseen classes (ACC and NMI), and by 5 nearest neighbors
 on held-out samples of the seen classes (balanced accuracy). Methods that see unlabeled
 samples have rivals that see the same ones. Series of splits are drawn independently: "evidence"
 compares with rivals, ``--choose`` draws "choosing", ``--groups`` draws "choosing-4", and
-``--confirm`` draws "evidence-4", which had not been drawn when the defaults were chosen.
+``--confirm`` draws "evidence-4", which had not been drawn when the first new defaults were
+chosen. Later, the weight and the penalties of clusters were chosen on "choosing-5"
+(``--weights``) and confirmed on "evidence-5" (``--weights-confirm``).
 ``--old-package`` names the folder of an earlier copy of the source, whose SemFS is run on the
 same splits at its own defaults.
 
 Finished (data set, split) pairs are kept in ``--cache``; the same command continues. Writes one
 row per data set, split, method and k to benchmarks/results/knowledge.json (defaults.json,
-groups.json, confirmed.json); docs/benchmark_tables.py makes the tables.
+groups.json, confirmed.json, weights.json, weights_confirmed.json); docs/benchmark_tables.py
+makes the tables.
 """
 
 from __future__ import annotations
@@ -59,6 +64,9 @@ EVIDENCE = "evidence"
 CHOOSING = "choosing"
 GROUPS = "choosing-4"
 CONFIRMING = "evidence-4"
+#: The same for the weight and the penalties of clusters.
+WEIGHTS = "choosing-5"
+CONFIRMING_WEIGHTS = "evidence-5"
 DATA["CUB"] = ("cub_vgg_fc7_4096", 50)
 #: Samples per seen and per unseen class, by data set.
 DATA_SETS = {
@@ -138,7 +146,14 @@ def semfs(unlabeled: bool = False, constants: Mapping[str, float] | None = None)
 
 #: Parameters of the first version, and constants that it lacked or had otherwise.
 OLD = {"gamma": 10.0, "penalty_scale": "gram", "label_weight": 0.0, "max_correlation": None}
-ONE_LEVEL = {"GROUPS_PER_CLUSTER": 1.0, "EQUAL_SAMPLES": 5.0}
+#: The defaults before the weight and the penalties of clusters changed.
+BEFORE = {
+    "CLUSTER_ALPHA": 1.0,
+    "PENALTY_OF_OTHERS": 1.0,
+    "EQUAL_SAMPLES": 10.0,
+    "SEEN_FLOOR": 0.15,
+}
+ONE_LEVEL = BEFORE | {"GROUPS_PER_CLUSTER": 1.0, "EQUAL_SAMPLES": 5.0}
 NO_FLOOR = {"SEEN_FLOOR": 0.0} | ONE_LEVEL
 
 LABELED_RIVALS: dict[str, Method] = {
@@ -206,14 +221,37 @@ CHOICES: dict[str, Method] = {
     "floor 0.25, cluster penalty 0.05": floor(0.25, 0.05),
     "floor 0.25, number of classes known": floor(0.25, n_new_classes="table"),
 }
+
+
+def changed(constants: Mapping[str, float], **parameters: Any) -> Method:
+    """The defaults before weight and penalties of clusters changed, with other constants."""
+    return semfs(unlabeled=True, constants=BEFORE | constants)(**parameters)
+
+
 #: Groups of clusters or none, and the weight of the seen classes.
 GROUP_CHOICES: dict[str, Method] = {
-    "SemFS, unlabeled": semfs(unlabeled=True)(),
+    "SemFS, unlabeled": changed({}),
     "clusters alone, 5 samples": CLUSTERS_ALONE,
-    "clusters alone, 10 samples": semfs(
-        unlabeled=True, constants={"GROUPS_PER_CLUSTER": 1.0}
-    )(),
-    "groups as well, 5 samples": semfs(unlabeled=True, constants={"EQUAL_SAMPLES": 5.0})(),
+    "clusters alone, 10 samples": changed({"GROUPS_PER_CLUSTER": 1.0}),
+    "groups as well, 5 samples": changed({"EQUAL_SAMPLES": 5.0}),
+}
+ALPHA = {"CLUSTER_ALPHA": 0.0}
+PENALTY = {"PENALTY_OF_OTHERS": 0.7}
+MORE_WEIGHT = {"EQUAL_SAMPLES": 13.0, "SEEN_FLOOR": 0.2}
+#: Weight and penalties of clusters, compared with the defaults before.
+WEIGHT_CHOICES: dict[str, Method] = {
+    "SemFS, unlabeled": changed({}),
+    "α of clusters 0": changed(ALPHA),
+    "α of clusters 0, other penalties × 0.7": changed(ALPHA | PENALTY),
+    "all three changes": changed(ALPHA | PENALTY | MORE_WEIGHT),
+    "more weight of the seen classes alone": changed(MORE_WEIGHT),
+    "less weight of the seen classes alone": changed({"EQUAL_SAMPLES": 7.0, "SEEN_FLOOR": 0.1}),
+    "gamma=1.4": changed({}, gamma=1.4),
+}
+#: The defaults against those before.
+WEIGHTS_CONFIRMED: dict[str, Method] = {
+    "SemFS, unlabeled": semfs(unlabeled=True)(),
+    "defaults before, unlabeled": changed({}),
 }
 #: What is confirmed: the defaults against old ones, and against clusters without groups.
 CONFIRMED: dict[str, Method] = {
@@ -226,6 +264,17 @@ METHODS: dict[str, dict[str, dict[str, Method]]] = {
     CHOOSING: dict.fromkeys(COLUMNS, CHOICES),
     GROUPS: dict.fromkeys(COLUMNS, GROUP_CHOICES),
     CONFIRMING: dict.fromkeys(COLUMNS, CONFIRMED),
+    WEIGHTS: dict.fromkeys(COLUMNS, WEIGHT_CHOICES),
+    CONFIRMING_WEIGHTS: dict.fromkeys(COLUMNS, WEIGHTS_CONFIRMED),
+}
+#: Option and file of results of each series of splits.
+FILES = {
+    EVIDENCE: ("", "knowledge"),
+    CHOOSING: (" --choose", "defaults"),
+    GROUPS: (" --groups", "groups"),
+    CONFIRMING: (" --confirm", "confirmed"),
+    WEIGHTS: (" --weights", "weights"),
+    CONFIRMING_WEIGHTS: (" --weights-confirm", "weights_confirmed"),
 }
 
 
@@ -381,17 +430,24 @@ def main() -> None:
     )
     series.add_argument("--groups", dest="series", action="store_const", const=GROUPS)
     series.add_argument("--confirm", dest="series", action="store_const", const=CONFIRMING)
+    series.add_argument("--weights", dest="series", action="store_const", const=WEIGHTS)
+    series.add_argument(
+        "--weights-confirm", dest="series", action="store_const", const=CONFIRMING_WEIGHTS
+    )
     parser.add_argument("--old-package", type=Path, help="folder of an earlier copy")
     parser.add_argument("--cache", type=Path)
     options = parser.parse_args()
-    if options.old_package is not None and options.series != CONFIRMING:
-        parser.error("--old-package needs --confirm")
+    confirms = options.series in (CONFIRMING, CONFIRMING_WEIGHTS)
+    if options.old_package is not None and not confirms:
+        parser.error("--old-package needs --confirm or --weights-confirm")
     if options.cache is None:
         options.cache = Path(f"{options.series}-cache.jsonl")
     names = options.only.split(",") if options.only else list(DATA_SETS)
     methods = METHODS[options.series]
     if options.old_package is not None:
         further = old_version(options.old_package)
+        if options.series == CONFIRMING_WEIGHTS:
+            del further["old version, described"]
         methods = {columns: of_columns | further for columns, of_columns in methods.items()}
     left_out = options.without.split(";")
     methods = {
@@ -408,17 +464,19 @@ def main() -> None:
     if options.only or options.without:
         return
     command = "python benchmarks/bench_knowledge.py --data DIR"
-    option = {CHOOSING: " --choose", GROUPS: " --groups", CONFIRMING: " --confirm"}
-    command += option.get(options.series, "")
+    option, name = FILES[options.series]
+    command += option
     if options.old_package is not None:
         command += " --old-package COPY"
     if options.splits != N_SPLITS:
         command += f" --splits {options.splits}"
     if options.series == EVIDENCE:
-        write_results("knowledge", results(rows), command)
+        write_results(name, results(rows), command)
         return
-    name = {CHOOSING: "defaults", GROUPS: "groups", CONFIRMING: "confirmed"}[options.series]
-    found = {"k": KS, "unlabeled": UNLABELED_CHOICES}
+    unlabeled = UNLABELED_CHOICES
+    if options.series == WEIGHTS:
+        unlabeled = tuple(WEIGHT_CHOICES)
+    found = {"k": KS, "unlabeled": unlabeled}
     write_results(name, found | compact(rows, list(methods["raw"])), command)
 
 

@@ -109,6 +109,10 @@ class Quadratic:
         diag = np.where(ignored, 0.0, self.diag)
         return replace(self, B=B, diag=diag, columns=columns, estimate=estimate)
 
+    def penalized_by(self, factor: float) -> Quadratic:
+        """Return the same J, with a penalty that is multiplied by a factor."""
+        return replace(self, gamma=factor * self.gamma)
+
 
 @dataclass(frozen=True)
 class Relaxed:

@@ -58,8 +58,12 @@ class Knowledge:
     @property
     def problems(self) -> list[Quadratic]:
         """Return the problems to solve in addition to that of the seen classes."""
-        both = (self.unseen_problem, self.unlabeled.problem)
-        return [problem for problem in both if problem is not None]
+        problems = []
+        if self.unseen_problem is not None:
+            problems.append(self.unseen_problem.penalized_by(self.unlabeled.penalty_of_others))
+        if self.unlabeled.problem is not None:
+            problems.append(self.unlabeled.problem)
+        return problems
 
     def ignoring(self, features: Mask) -> Knowledge:
         """Return the same without features (d,) that are constant in the seen classes.

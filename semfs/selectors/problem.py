@@ -44,7 +44,7 @@ class Problem:
     table: AttributeTable  # their descriptions
     basis: Float64 | None  # (m, r), of the targets
     objective: Objective  # J of the seen classes
-    quadratic: Quadratic  # the same, as forward selection sees it
+    quadratic: Quadratic  # the same, as forward selection sees it, perhaps less penalized
     candidates: Candidates
     n_select: int
     knowledge: Knowledge  # what else is known, and the problems that makes
@@ -96,13 +96,14 @@ class Problem:
             data,
             feature_names,
         )
+        quadratic = objective.quadratic().ignoring(only_unlabeled)
         return cls(
             params=params,
             moments=moments,
             table=table,
             basis=basis,
             objective=objective,
-            quadratic=objective.quadratic().ignoring(only_unlabeled),
+            quadratic=quadratic.penalized_by(knowledge.unlabeled.penalty_of_others),
             candidates=candidates,
             n_select=min(k, moments.n_features),
             knowledge=knowledge,

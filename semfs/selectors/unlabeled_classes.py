@@ -29,20 +29,27 @@ FEWEST_TO_CLUSTER = 10
 #: Penalty of the problem of separating clusters, in units of that of the seen classes. Chosen
 #: on six splits of each data set (docs/knowledge.md), with means of clusters as targets.
 CLUSTER_PENALTY = 0.1
+#: α of the problem of separating clusters. A positive α makes light of the scatter within
+#: classes. K-means has made the scatter within clusters small already, on all features: on a
+#: few of them it must be small, too, so it counts in full.
+CLUSTER_ALPHA = 0.0
+#: If there are clusters, the penalties of all other problems are multiplied by this. The
+#: clusters decide most of the selection. Of the others we want features that complement it, and
+#: under a large penalty, features that repeat selected ones still have a gain.
+PENALTY_OF_OTHERS = 0.7
 #: Unlabeled samples per cluster with which the seen classes weigh as much as the clusters. With
-#: more samples they weigh less. Chosen together with the groups, on six splits, and compared
-#: with 5 samples and no groups on ten (docs/default.md).
-EQUAL_SAMPLES = 10.0
+#: more samples they weigh less. Chosen together with `CLUSTER_ALPHA`, `PENALTY_OF_OTHERS` and
+#: `SEEN_FLOOR`, and compared with the settings before on ten fresh splits (docs/default.md).
+EQUAL_SAMPLES = 13.0
 #: How many groups of clusters there are for each cluster. The means of groups are targets
 #: beside those of clusters: the number of clusters is estimated, and if it is too large, the
 #: clusters of a class are of one group. With 1, every cluster is its own group.
 GROUPS_PER_CLUSTER = 0.5
 #: The seen classes weigh at least this much of the clusters, however many samples there are.
 #: A panel must serve the labeled classes, too: without a floor they weighed .04 in a file of
-#: 381 unlabeled cells. With more, seen classes are separated better and unseen ones worse: .25
-#: was a little worse on unseen classes than no floor, .1 lost most of the gain on seen ones
+#: 381 unlabeled cells. With more, seen classes are separated better and unseen ones worse
 #: (docs/default.md).
-SEEN_FLOOR = 0.15
+SEEN_FLOOR = 0.2
 #: Unlabeled samples are taken to be on another scale than the seen ones if a typical feature
 #: varies that many times as much or as little, or has a mean so many standard deviations away:
 #: also samples of other classes differ less than that, in half of all features.
@@ -64,6 +71,7 @@ class UnlabeledClasses:
     n_clusters: int = 0
     problem: Quadratic | None = None
     weight: float = 0.0  # of the problem, next to that of the seen classes
+    penalty_of_others: float = 1.0  # factor of the penalties of all other problems
     why_not_used: str = ""  # empty if the samples are used
     n_ignored: int = 0  # samples far from all others
     moments: Moments | None = None  # of the clusters, if they are used
@@ -153,6 +161,7 @@ def unlabeled_classes(
         n_found,
         problem.scaled_by(factor),
         weight,
+        PENALTY_OF_OTHERS,
         n_ignored=n_ignored,
         moments=found.moments,
     )
@@ -228,7 +237,7 @@ def _separate_clusters(found: SummedClusters, objective: Objective) -> Quadratic
     return Objective.from_moments(
         moments,
         targets,
-        alpha=objective.alpha,
+        alpha=CLUSTER_ALPHA,
         gamma=CLUSTER_PENALTY * objective.penalty,
         penalty_scale=objective.penalty_scale,
         fit_intercept=True,

@@ -12,6 +12,7 @@ from semfs.method.objective import Objective
 from semfs.selectors.cluster_groups import group_averages, ward_groups
 from semfs.selectors.inputs.unlabeled_rows import UnlabeledRows
 from semfs.selectors.unlabeled_classes import (
+    CLUSTER_ALPHA,
     CLUSTER_PENALTY,
     GROUPS_PER_CLUSTER,
     unlabeled_classes,
@@ -68,8 +69,10 @@ def test_targets_of_a_cluster_are_its_mean_and_that_of_its_group():
     X, y, _ = make_problem()
     X_new = np.repeat(3.0 * rng.standard_normal((6, X.shape[1])), 15, axis=0)
     X_new += rng.standard_normal(X_new.shape)
-    options = {"alpha": 0.5, "penalty_scale": "none", "fit_intercept": True}
-    seen = Objective.from_moments(Moments.from_data(X, y), None, gamma=1.0, **options)
+    options = {"penalty_scale": "none", "fit_intercept": True}
+    seen = Objective.from_moments(
+        Moments.from_data(X, y), None, alpha=0.5, gamma=1.0, **options
+    )
     unlabeled = UnlabeledRows(X_new, np.zeros(len(X_new), dtype=np.intp))
     found = unlabeled_classes(seen, unlabeled, 6)
 
@@ -79,7 +82,9 @@ def test_targets_of_a_cluster_are_its_mean_and_that_of_its_group():
     group_means = Moments.from_data(X_new, group_of[found.labels]).means
     assert len(group_means) == 3
     targets = np.hstack([moments.means, group_means[group_of]])
-    expected = Objective.from_moments(moments, targets, gamma=CLUSTER_PENALTY, **options)
+    expected = Objective.from_moments(
+        moments, targets, alpha=CLUSTER_ALPHA, gamma=CLUSTER_PENALTY, **options
+    )
     B = expected.quadratic().B
     assert_allclose(found.problem.gamma, CLUSTER_PENALTY)
     assert_allclose(found.problem.diag, expected.diag)

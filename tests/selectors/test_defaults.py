@@ -1,5 +1,7 @@
 """The defaults: everything new switched off, penalties, labels, near copies, weights."""
 
+from unittest.mock import patch
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,7 +18,13 @@ from semfs.method.objective import Objective
 from semfs.method.penalty import penalty_unit
 from semfs.rows import open_blocks
 from semfs.selectors.seen_objective import attribute_targets, squared_label_weight
-from semfs.selectors.unlabeled_classes import EQUAL_SAMPLES, SEEN_FLOOR, weight_of_seen
+from semfs.selectors.solving import solve
+from semfs.selectors.unlabeled_classes import (
+    EQUAL_SAMPLES,
+    PENALTY_OF_OTHERS,
+    SEEN_FLOOR,
+    weight_of_seen,
+)
 from semfs.validation import ParameterError
 
 # ---- everything off is the method before ------------------------------------------------
@@ -328,7 +336,33 @@ def test_a_limit_of_correlation_that_is_none_is_refused(wrong):
 def test_seen_classes_keep_a_share_of_the_weight_of_clusters():
     assert weight_of_seen(n_samples=10, n_clusters=4) == 1.0
     assert weight_of_seen(n_samples=40, n_clusters=4) == EQUAL_SAMPLES * 4 / 40
-    assert weight_of_seen(n_samples=10_000, n_clusters=4) == SEEN_FLOOR == 0.15
+    assert weight_of_seen(n_samples=10_000, n_clusters=4) == SEEN_FLOOR == 0.2
+
+
+def test_the_seen_classes_are_penalized_less_beside_clusters():
+    X, y, A = make_described_problem(C=24, U=6)
+    X_new = np.random.default_rng(5).standard_normal((90, X.shape[1]))
+    options = {"attributes": A, "penalty_scale": "none"}
+    beside = SemFS(5, gamma=50.0, **options).fit(X, y, X_unlabeled=X_new)
+    # the weights of the same features, without clusters
+    features = beside.order_[:5].tolist()
+    alone = SemFS(5, gamma=50.0 * PENALTY_OF_OTHERS, include=features, **options).fit(X, y)
+    assert PENALTY_OF_OTHERS == 0.7
+    assert_allclose(beside.coef_, alone.coef_)
+
+
+def test_described_classes_are_penalized_less_beside_clusters():
+    X, y, A = make_described_problem(C=24, U=6)
+    X_new = np.random.default_rng(5).standard_normal((90, X.shape[1]))
+    found = {}
+    for unlabeled in (None, X_new):
+        with patch("semfs.selectors.problem.solve", wraps=solve) as solved:
+            SemFS(5, A).fit(X, y, X_unlabeled=unlabeled)
+        found[unlabeled is None] = solved.call_args.kwargs["further"]
+    (alone,) = found[True]
+    beside, _ = found[False]
+    assert_allclose(beside.gamma, PENALTY_OF_OTHERS * alone.gamma)
+    assert_allclose(beside.B, alone.B)
 
 
 def test_the_number_of_new_classes_may_be_that_of_the_table():
