@@ -78,6 +78,11 @@ def tables() -> dict[str, str]:
         "defaults-losses": ("confirmed", evidence.defaults_losses),
         "defaults-chosen": ("defaults", _with_source(evidence.choices_table)),
         "defaults-groups": ("groups", _with_source(evidence.choices_table)),
+        "defaults-weights": ("weights", _with_source(evidence.choices_table)),
+        "defaults-weights-confirmed": (
+            "weights_confirmed",
+            _with_source(evidence.defaults_summary),
+        ),
         "rules-worth": ("rules", rules_table),
         "rules-speed": ("rules", rules_speed_table),
         "rules-markers": ("rules", rules_markers_sentence),

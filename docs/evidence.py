@@ -36,8 +36,8 @@ TOLD = [
     for columns in ("raw", "standardized")
 ]
 #: What the new defaults are compared with: old defaults in the present code, the old code, and
-#: clusters without groups, which only unlabeled samples have.
-OLD = ("old defaults", "old version", "clusters alone")
+#: clusters without groups and the defaults before, which only unlabeled samples have.
+OLD = ("old defaults", "old version", "clusters alone", "defaults before")
 
 
 #: Numbers of features that are enough for the seen classes, too.

@@ -335,7 +335,7 @@ def test_a_limit_of_correlation_that_is_none_is_refused(wrong):
 
 def test_seen_classes_keep_a_share_of_the_weight_of_clusters():
     assert weight_of_seen(n_samples=10, n_clusters=4) == 1.0
-    assert weight_of_seen(n_samples=40, n_clusters=4) == EQUAL_SAMPLES * 4 / 40
+    assert weight_of_seen(n_samples=80, n_clusters=4) == EQUAL_SAMPLES * 4 / 80
     assert weight_of_seen(n_samples=10_000, n_clusters=4) == SEEN_FLOOR == 0.2
 
 
