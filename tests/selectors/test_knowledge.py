@@ -115,7 +115,7 @@ def test_new_classes_and_their_number_are_found():
     # 160 samples of 4 clusters weigh 160 / (13 * 4) times as much as the seen classes
     assert selector.knowledge_["unlabeled samples"] == (
         "160 samples, grouped into 4 clusters, which carry 75 % of the weight; "
-        "the 8 seen classes carry 25 %"
+        "the 8 seen classes carry 25 %, so that the selection mainly serves the clusters"
     )
     assert SemFS(5, n_new_classes=7).fit(X, y, X_unlabeled=X_new).n_new_classes_ == 7
 
