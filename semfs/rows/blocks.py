@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 # A sample takes at most this share of the memory, but has so many rows in any case.
 SAMPLE_SHARE = 1 / 4
 MIN_SAMPLE_ROWS = 2000
+# Bytes of samples that are read once more for a few of them: of more data, none are kept.
+MOST_READ_AGAIN = 2 * 2**30
 # Standard deviations below this share of the mean are rounding errors of a constant.
 CONSTANT_SPREAD = 1e-7
 MATRIX_NEEDED = (
@@ -207,6 +209,13 @@ class OutOfCoreRows(ABC):
         rows = draw_rows(mask, min(n, max(MIN_SAMPLE_ROWS, affordable)))
         return known.rows_at(rows), Labels(known.labels.classes, codes[rows])
 
+    def labeled_columns(self, features: Indices) -> Iterator[Block] | None:
+        """Return blocks of labeled samples with some features only, dense and in float64.
+
+        This is one more pass. None if it is impossible, or would take long.
+        """
+        return None
+
     def assign(self, model: ClusterModel) -> Self:
         """Return a source of the unlabeled samples, labeled by their clusters.
 
@@ -372,6 +381,21 @@ class BlockSource(OutOfCoreRows):
             codes = codes[used]
             weights = None if weights is None else weights[used]
         return Block(rows, X, codes, labels.classes, weights, labels.n_unlabeled)
+
+    def labeled_columns(self, features: Indices) -> Iterator[Block] | None:
+        """Return blocks of labeled samples with some features only, dense and in float64."""
+        n_rows = self.n_rows
+        if n_rows is None or not self.reader.rereadable:
+            return None
+        if n_rows * self.row_bytes > MOST_READ_AGAIN:
+            return None
+        return self._labeled_columns(features)
+
+    def _labeled_columns(self, features: Indices) -> Iterator[Block]:
+        for block in self.watched_blocks("calibration sample"):
+            Z = block.X[:, features]
+            dense = Z.toarray() if sp.issparse(Z) else Z
+            yield block._replace(X=np.asarray(dense, dtype=np.float64))
 
     def watched_blocks(self, title: str, *, matrix: bool = False) -> Iterator[Block]:
         """Yield the blocks and report the progress in rows."""

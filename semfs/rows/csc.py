@@ -19,7 +19,7 @@ from semfs.arrays import draw_rows
 from semfs.io.sparse import SparseReader
 from semfs.labels import Labels
 from semfs.progress import Progress
-from semfs.rows.blocks import BlockSource
+from semfs.rows.blocks import Block, BlockSource
 from semfs.rows.memory import N_SAMPLED_SPARSE
 from semfs.rows.parts import part_threads, sparse_accumulator
 from semfs.rows.sums import Accumulator, csr_batches, sparse_class_sums, used_mask
@@ -143,6 +143,15 @@ class StreamedCSC(BlockSource):
             for part, view in csr_batches(X):
                 Z[part] += model.project(view, columns)
         return Z
+
+    def _labeled_columns(self, features: Indices) -> Iterator[Block]:
+        """Yield all labeled samples with some features: only these columns are read."""
+        labels = self._labels()
+        rows = np.flatnonzero(used_mask(labels.codes, self.weights))
+        Z = self._dense_columns(features, np.float64)[rows]
+        weights = None if self.weights is None else self.weights[rows]
+        every = slice(0, len(labels))
+        yield Block(every, Z, labels.codes[rows], labels.classes, weights, 0)
 
     def _dense_columns(self, columns: Indices, dtype: npt.DTypeLike) -> Floats:
         """Return columns (n, b), with zeros for samples that are not used."""

@@ -1,12 +1,14 @@
 """A few samples of each seen class, on which predictions are calibrated.
 
 They are drawn by a hash of their values, so that neither the order of samples nor repeated
-samples change the choice. If no samples are available (only sums, or files), Gaussian samples
-are simulated.
+samples change the choice. Samples in a file are drawn likewise, in one more pass. If no samples
+are available (only sums, a Dask cluster, or too many data to read again), Gaussian samples are
+simulated.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -51,17 +53,30 @@ class CalibrationSample:
         used = np.flatnonzero(weights > 0)
         codes = rows.codes[used]
         key = _row_hashes(rows.X, features)[used]
-        order = np.lexsort((key, codes))
-        is_first = np.ones(len(order), dtype=bool)
-        is_first[1:] = (np.diff(codes[order]) != 0) | (np.diff(key[order]) != 0)
-        totals = np.add.reduceat(weights[used][order], np.flatnonzero(is_first))
-        distinct = order[is_first]
-        place = _places_in_groups(codes[distinct])
-        drawn = np.flatnonzero(place < samples_per_class(n_classes))
-        found = distinct[drawn]
+        found, totals = _first_by_hash(key, codes, weights[used], n_classes)
         Z = _part(rows.X, used[found], features)
         counts = np.bincount(codes, weights[used], minlength=n_classes).astype(np.float64)
-        return cls(Z, codes[found], totals[drawn], counts)
+        return cls(Z, codes[found], totals, counts)
+
+    @classmethod
+    def read(cls, blocks: Iterable[tuple[Float64, Indices, Float64]], n_classes: int) -> Self:
+        """Draw the same samples from blocks of samples (r, k), classes (r,), weights (r,).
+
+        At any time, only those are kept that would be drawn from the blocks so far.
+        """
+        counts = np.zeros(n_classes)
+        kept: tuple[Float64, Indices, Float64] | None = None
+        for Z, codes, weights in blocks:
+            counts += np.bincount(codes, weights, minlength=n_classes)
+            block = (Z, codes, np.asarray(weights, dtype=np.float64))
+            parts = [block] if kept is None else [kept, block]
+            Z_all, codes_all, weights_all = (
+                np.concatenate([part[field] for part in parts]) for field in range(3)
+            )
+            found, totals = _first_by_hash(_hashes(Z_all), codes_all, weights_all, n_classes)
+            kept = (Z_all[found], codes_all[found], totals)
+        assert kept is not None
+        return cls(*kept, counts)
 
     @classmethod
     def simulated(cls, means: Float64, within: Float64) -> Self:
@@ -93,6 +108,23 @@ class CalibrationSample:
 def samples_per_class(n_classes: int) -> int:
     """Return how many samples of each class are kept."""
     return max(2, min(SAMPLES_PER_CLASS, MOST_SAMPLES // n_classes))
+
+
+def _first_by_hash(
+    key: npt.NDArray[np.uint64], codes: Indices, weights: Float64, n_classes: int
+) -> tuple[Indices, Float64]:
+    """Return the distinct samples of each class with the smallest hashes, and their weights.
+
+    Samples (n,) of one class and one hash are the same sample, whose weights add up.
+    """
+    order = np.lexsort((key, codes))
+    is_first = np.ones(len(order), dtype=bool)
+    is_first[1:] = (np.diff(codes[order]) != 0) | (np.diff(key[order]) != 0)
+    totals = np.add.reduceat(weights[order], np.flatnonzero(is_first))
+    distinct = order[is_first]
+    place = _places_in_groups(codes[distinct])
+    drawn = np.flatnonzero(place < samples_per_class(n_classes))
+    return distinct[drawn], totals[drawn]
 
 
 def _row_hashes(X: Matrix, features: Indices) -> npt.NDArray[np.uint64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,8 @@ from semfs.arrays import take_columns
 from semfs.method.batches import is_corrected, measured_means
 from semfs.method.moments import Moments
 from semfs.method.quadratic import Solution
-from semfs.rows import MemoryRows, in_memory
+from semfs.rows import MemoryRows, OutOfCoreRows, in_memory
+from semfs.rows.blocks import Block
 from semfs.selectors.calibration_sample import CalibrationSample
 from semfs.selectors.fitted import Fitted, NormalEquations
 from semfs.selectors.inputs.missing import fills_gaps
@@ -71,7 +73,7 @@ class Outcome:
             feature_names=problem.feature_names,
             normal_equations=self._normal_equations(),
             copies=solution.copies,
-            sample=_calibration_sample(moments, selected),
+            sample=_calibration_sample(moments, selected, problem.source),
             findings=problem.rules.findings(solution),
             ruled_out=problem.candidates.ruled_out,
             overruled=problem.candidates.overruled,
@@ -211,8 +213,12 @@ def _gram_among(solution: Solution, features: Indices) -> Float64 | None:
 def _calibration_sample(
     moments: Moments,
     selected: Indices,
+    source: OutOfCoreRows | None,
 ) -> CalibrationSample | None:
-    """Return a few samples per class to calibrate predictions, or None beyond memory."""
+    """Return a few samples per class to calibrate predictions, or None if there are none.
+
+    Samples beyond memory are read once more from their ``source``.
+    """
     rows = moments.rows
     n_classes = len(moments.classes)
     if is_corrected(rows) and in_memory(rows.uncorrected.rows):
@@ -221,5 +227,33 @@ def _calibration_sample(
         corrected = MemoryRows(Z, rows.codes, rows.weights)
         return CalibrationSample.drawn(corrected, np.arange(len(selected)), n_classes)
     if not in_memory(rows):
-        return None
+        blocks = None if source is None else source.labeled_columns(selected)
+        if blocks is None:
+            return None
+        return CalibrationSample.read(_coded(blocks, moments, selected), n_classes)
     return CalibrationSample.drawn(rows, selected, n_classes)
+
+
+def _coded(
+    blocks: Iterator[Block], moments: Moments, selected: Indices
+) -> Iterator[tuple[Float64, Indices, Float64]]:
+    """Yield samples Z (r, k), their classes as in the moments, and weights (r,).
+
+    If there are batches, labels are pairs (class, batch), and offsets are removed.
+    """
+    rows = moments.rows
+    corrected = is_corrected(rows)
+    known = rows.uncorrected.classes if corrected else moments.classes
+    place = {label: i for i, label in enumerate(known.tolist())}
+    for block in blocks:
+        # a class without any weight is not among the moments
+        code_of = np.array([place.get(label, -1) for label in block.classes], dtype=np.intp)
+        codes = code_of[block.codes]
+        Z = block.X
+        if corrected:
+            Z = Z - rows.offsets[np.ix_(rows.pairs.batch_of[codes], selected)]
+            codes = rows.pairs.class_of[codes]
+        weights = np.ones(len(Z))
+        if block.weights is not None:
+            weights = block.weights.astype(np.float64)
+        yield Z, codes, weights

@@ -13,7 +13,7 @@ from semfs.attributes import AttributeTable, align_attributes
 from semfs.method.moments import Moments
 from semfs.method.objective import Objective
 from semfs.method.quadratic import Monitor, Quadratic, Solution
-from semfs.rows import Preprocessing
+from semfs.rows import OutOfCoreRows, Preprocessing
 from semfs.selectors.candidates import Candidates, user_candidates
 from semfs.selectors.inputs.number_range import check_range_of_attributes
 from semfs.selectors.inputs.training_data import TrainingData
@@ -51,6 +51,7 @@ class Problem:
     feature_names: Sequence[str] | None
     preprocessing: Preprocessing
     rules: PanelRules
+    source: OutOfCoreRows | None  # of the samples beyond memory
     only_unlabeled: Mask  # (d,), features that only clusters of unlabeled samples vary in
 
     @classmethod
@@ -111,6 +112,7 @@ class Problem:
             preprocessing=data.preprocessing,
             rules=rules,
             only_unlabeled=only_unlabeled,
+            source=data.source,
         )
 
     @property

@@ -282,8 +282,10 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         turn, and the bias with the largest harmonic mean of both accuracies is used.
     calibration_sample_ : dict
         The selected features of at most 20 samples of each seen class, on which predictions are
-        calibrated. It is empty if there were no samples, as in `fit_moments`. Predictions are
-        then calibrated on samples drawn from a normal distribution for each class.
+        calibrated. Samples in files are read once more for it. It is empty if there are only
+        sums, as in `fit_moments`, for Dask data, iterables of blocks and more than 2 GiB of
+        samples. Predictions are then calibrated on samples drawn from a normal distribution for
+        each class, and `unknown_rate` is less exact.
     batches_ : ndarray of shape (B,)
         Batches whose offsets were removed. Empty if there were no batches, or only one.
     batch_offsets_ : ndarray of shape (B, k)
@@ -494,7 +496,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             self.moments_have_batches_ = fit_input.batched
             # Sums are of all calls. Classes and batches may be confounded (not separable) so
             # far; later samples can resolve this.
-            data = replace(data, moments=moments).corrected(refuse=False)
+            # A source has the samples of one call only, which do not stand for the others.
+            data = replace(data, moments=moments, source=None).corrected(refuse=False)
             if (data.moments.counts > 0).sum() > 1:
                 self._fit_data(data, y)
         return self

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from semfs import Moments, SemFS, load, save
 from semfs.datasets import load_sample
 from semfs.method.class_means import MeanModel
+from semfs.rows import open_blocks
 from semfs.selectors.calibration_sample import CalibrationSample
 from semfs.selectors.certainty import quantile
 from semfs.selectors.classifier import largest_columns
@@ -463,3 +464,54 @@ def test_some_rows_are_predicted_as_if_there_were_no_others(problem, fitted, tog
         fitted.predict_top(X, rows=[True, False, True])
     with pytest.raises(ValueError, match=r"rows has .* but X has another length"):
         fitted.predict_top(X[:-1], rows=rows)
+
+
+# ---- samples beyond memory --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["npy", "csr", "csc"])
+@pytest.mark.parametrize("block_rows", [37, 500])
+def test_files_are_calibrated_on_the_samples_of_a_fit_in_memory(
+    problem, tmp_path, kind, block_rows
+):
+    A, (X, y), (X_new, _), _ = problem
+    X = np.vstack([np.exp(X), np.exp(X[:9])])  # some samples twice
+    y = np.append(y, y[:9])
+    weights = np.random.default_rng(0).integers(0, 3, len(y)).astype(float)
+    path = tmp_path / ("X.npy" if kind == "npy" else "X.h5ad")
+    if kind == "npy":
+        np.save(path, X)
+    else:
+        anndata = pytest.importorskip("anndata")
+        matrix = sp.csc_matrix(X) if kind == "csc" else sp.csr_matrix(X)
+        anndata.AnnData(matrix).write_h5ad(path)
+    source = open_blocks(path, y, sample_weight=weights, block_rows=block_rows, memory=40_000)
+    assert not source.fits_in_memory
+    from_file = SemFS(12, A).fit(source)
+    expected = SemFS(12, A).fit(X, y, sample_weight=weights)
+    for name, values in expected.calibration_sample_.items():
+        assert_allclose(from_file.calibration_sample_[name], values)
+    assert from_file.bias_ == pytest.approx(expected.bias_)
+    assert_array_equal(from_file.predict(np.exp(X_new)), expected.predict(np.exp(X_new)))
+
+
+def test_files_with_batches_are_calibrated_without_their_offsets(problem, tmp_path):
+    A, (X, y), _, _ = problem
+    batch = np.arange(len(y)) % 3
+    shift = 5.0 * np.random.default_rng(0).standard_normal((3, D))
+    np.save(tmp_path / "X.npy", X + shift[batch])
+    source = open_blocks(tmp_path / "X.npy", y, block_rows=64, memory=40_000)
+    selector = SemFS(12, A).fit(source, batch=batch)
+    sample = selector.calibration_sample_
+    assert_array_equal(sample["counts"], 40.0)
+    distance = sample["features"] - selector.class_means_[sample["codes"]]
+    # the offsets would add 5 standard deviations
+    assert distance.std() < 1.2
+
+
+def test_sums_and_data_of_several_calls_have_no_samples_to_read(problem, tmp_path):
+    A, (X, y), _, _ = problem
+    np.save(tmp_path / "X.npy", X)
+    source = open_blocks(tmp_path / "X.npy", y, block_rows=64, memory=40_000)
+    assert SemFS(12, A).partial_fit(source, None).calibration_sample_ == {}
+    assert SemFS(12, A).fit_moments(Moments.from_data(X, y).compact()).calibration_sample_ == {}

@@ -262,7 +262,7 @@ class FitInput:
                 unlabeled,
                 source.X,
                 self.preprocessing,
-                self.batched,
+                batched=self.batched,
             )
         # the pass over the data that every fit needs
         sums, reread = source.sums(**options)
@@ -277,6 +277,7 @@ class FitInput:
             self._stream(source, sums.n_unlabeled > 0, options),
             None,
             self.preprocessing,
+            source,
             self.batched,
         )
 

@@ -8,7 +8,7 @@ from semfs._typing import Matrix
 from semfs.labels import LabelArray
 from semfs.method.batches import Pairs, remove_batches
 from semfs.method.moments import Moments
-from semfs.rows import Preprocessing
+from semfs.rows import OutOfCoreRows, Preprocessing
 from semfs.rows.preprocess import NO_PREPROCESSING
 from semfs.selectors.inputs.unlabeled_rows import UnlabeledRows, UnlabeledStream
 
@@ -21,6 +21,7 @@ class TrainingData:
     unlabeled: UnlabeledRows | UnlabeledStream | None = None
     X: Matrix | None = None  # labeled samples as validated, None beyond memory
     preprocessing: Preprocessing = NO_PREPROCESSING
+    source: OutOfCoreRows | None = None  # of the labeled samples beyond memory
     batched: bool = False  # whether the moments are those of pairs (class, batch)
 
     @property
