@@ -521,6 +521,32 @@ def test_a_marker_that_is_higher_in_another_class_names_it():
     assert "higher in" in text
 
 
+def test_a_marker_that_few_cells_of_the_class_express_is_noted():
+    rng = np.random.default_rng(0)
+    y = np.arange(80) % 4
+    X = rng.uniform(0.1, 0.4, (80, 6))
+    X[np.arange(80), y] += 2.0
+    X[:, 5] = 0.0
+    X[np.flatnonzero(y == 0)[:4], 5] = 20.0  # 20 % of the cells of class 0
+    selector = SemFS(6, include=[5]).fit(X, y)
+    report = panel_report(selector, n_bootstraps=0, words=CELLS)
+    assert report.explanation.markers.loc["x5", "0"]
+    page = report.render()
+    assert "fewer than 25% of the cells of the cell type express them: x5 of 0 (20%)." in page
+    assert "in 20% of the cells only" in page
+    # of measurements there is no such zero
+    assert "express" not in panel_report(selector, n_bootstraps=0).render()
+
+
+def test_the_summary_says_how_many_markers_every_class_has():
+    y = np.arange(40) % 2
+    X = np.random.default_rng(0).uniform(0.0, 0.5, (40, 3))
+    X[y == 0, :2] += 3.0
+    X[y == 1, 2] += 3.0
+    report = panel_report(SemFS(3, max_correlation=None).fit(X, y), n_bootstraps=0)
+    assert "Every class has at least 1 marker. Exactly 1: 1." in report.render()
+
+
 def test_a_prediction_that_nothing_is_confused_is_not_named(panel):
     """Normal distributions about predicted means promise too much."""
     text = panel.render()

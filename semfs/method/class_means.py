@@ -23,6 +23,10 @@ from semfs.method.quadratic import Quadratic
 
 #: Descriptions are not used if they predict less than this share of the spread of class means.
 MIN_R2 = 0.02
+#: Shares below this are called low, and from the second on high: of the differences between
+#: unseen classes, descriptions then predict less than a quarter, or more than half.
+LOW_R2 = 0.25
+HIGH_R2 = 0.5
 #: Leaving one class out says little with fewer seen classes.
 MIN_SEEN_CLASSES = 8
 #: Ridge penalties that are tried, in units of the mean diagonal of the kernel matrix.
@@ -89,8 +93,17 @@ def unseen_class_problem(
     return UnseenProblem(
         problem.scaled_by(wanted / gain),
         model.r2,
-        f"used: {predicted}; expect as much for unseen classes",
+        f"used: {predicted}{_judged(model.r2)}",
     )
+
+
+def _judged(r2: float) -> str:
+    """Return the end of a sentence: whether descriptions predict much of the class means."""
+    if r2 < LOW_R2:
+        return " (low: treat predicted names of unseen classes as guesses)"
+    if r2 < HIGH_R2:
+        return " (medium: check predicted names of unseen classes)"
+    return " (high)"
 
 
 @dataclass(frozen=True, eq=False)

@@ -130,7 +130,7 @@ class Explanation:
         width = max((len(str(name)) for name in self.features.index), default=0)
         lines = []
         for name, row in self.features.iterrows():
-            parts = [f"{row['share']:5.1%}", f"carries {row['carries']}"]
+            parts = [f"{row['share']:5.1%}", f"varies with {row['carries']}"]
             if row["separates"]:
                 parts.append(row["separates"])
             if row["duplicates"]:

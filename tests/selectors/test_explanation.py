@@ -49,7 +49,7 @@ def test_copies_are_named_whether_chosen_or_not(explanation):
 def test_the_text_has_a_line_per_feature_with_names(explanation):
     lines = str(explanation).splitlines()
     assert len(lines) == 20
-    assert "carries + cilia; high in lung ciliated cell" in lines[1]
+    assert "varies with + cilia; high in lung ciliated cell" in lines[1]
     assert repr(explanation) == str(explanation)
 
 

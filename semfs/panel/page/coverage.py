@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from semfs.lab.sections import Section, Table
+from semfs.panel.words import CELLS
 
 if TYPE_CHECKING:
     from semfs.panel.report import PanelReport
 
+#: A marker above the threshold in a smaller share of the samples of its class is weak: a few of
+#: them decide its mean. About a quarter of the cells of a type miss a gene that all of them
+#: express; three quarters seldom do.
+LEAST_EXPRESSING = 0.25
 #: Predicted shares below this are not named: predictions are too small as a rule.
 LEAST_PREDICTED = 0.01
 
@@ -38,6 +43,12 @@ def coverage_section(report: PanelReport) -> Section:
         f"standard deviation (within {words.classes}) above the mean of the others, and the "
         f"{words.class_} is among its two highest; the higher one is named in that case."
     )
+    if words == CELLS and report.shares is not None:
+        text += (
+            f" A marker that fewer than {LEAST_EXPRESSING:.0%} of the {words.samples} "
+            f"express is noted with this share: a few {words.samples} decide its mean, "
+            "and it may not mark others."
+        )
     if found.adjusted:
         text += " The means that are compared for this are adjusted for batch."
     columns = [
@@ -59,13 +70,34 @@ def _markers_of(report: PanelReport, label: Any) -> list[Any]:
     """Return the features that mark a class, and classes in which they are even higher."""
     found = report.explanation
     markers: list[Any] = []
+    weak = weak_markers(report, label)
     for name in found.markers.index[found.markers[label]]:
         highest = found.means.loc[name].idxmax()
-        if highest == label:
-            markers.append(str(name))
+        remarks = []
+        if highest != label:
+            remarks.append(f"higher in {highest}")
+        if name in weak:
+            samples = report.words.samples
+            remarks.append(f"in {weak[name]:.0%} of the {samples} only")
+        if remarks:
+            markers.append((str(name), ", ".join(remarks)))
         else:
-            markers.append((str(name), f"higher in {highest}"))
+            markers.append(str(name))
     return markers
+
+
+def weak_markers(report: PanelReport, label: Any) -> dict[str, float]:
+    """Return markers of a class that few of its samples have, and the share that do.
+
+    Only cells are judged: a count above 0 means that a gene was detected.
+    """
+    known = report.shares is not None and label in report.shares.columns
+    if not known or report.words != CELLS:
+        return {}
+    assert report.shares is not None
+    markers = report.explanation.markers[label]
+    shares = report.shares.loc[markers, label]
+    return {name: float(shares[name]) for name in shares.index[shares < LEAST_EXPRESSING]}
 
 
 def _hardest_of_each(report: PanelReport) -> dict[str, str]:

@@ -19,7 +19,7 @@ def feature_section(report: PanelReport) -> Section:
     if groups is not None:
         columns.append("group")
     columns += [
-        "share of fit",
+        "share of the improvement",
         "varies with",
         "levels",
     ]
@@ -46,18 +46,18 @@ def feature_section(report: PanelReport) -> Section:
             line.append(f"{row.class_variance:.0%} · {row.batch_variance:.0%}")
         line.append(_copies_of(report, name))
         body.append(line)
+    means = "means, adjusted for batch," if found.adjusted else "means"
     text = (
         f"In the order of selection: each {words.feature} adds to those above it. Share of "
-        "fit: its part of the decrease of the objective. Varies with: attributes that its "
-        f"means over the {words.classes} follow. Near copies: {words.features} of nearly the "
+        "the improvement: its part of the total decrease of the objective. Varies with: "
+        f"attributes that its {means} over the {words.classes} follow. "
+        f"Near copies: {words.features} of nearly the "
         "same pattern, with their correlation; those outside the panel are substitutes."
     )
     if found.adjusted:
         text += (
             f" {words.class_.capitalize()} · batch: their "
-            "shares of its variance. Varies with: "
-            "by means that are adjusted for batch. "
-            "Levels: by means as measured."
+            "shares of its variance. Levels: by means as measured."
         )
     caption = f"The {words.features}, best first"
     title = f"The {words.features}"

@@ -23,7 +23,7 @@ def group_sections(report: PanelReport) -> list[Section]:
     has_costs = "cost" in groups
     # of a selector that was loaded it is not known
     has_worth = bool(groups["worth"].notna().any())
-    columns = ["rank", "group", words.features, "share of fit", "what it is for"]
+    columns = ["rank", "group", words.features, "share of the improvement", "what it is for"]
     if has_costs:
         columns.append("price")
     if has_worth:
@@ -39,9 +39,9 @@ def group_sections(report: PanelReport) -> list[Section]:
             line.append(f"{percent(row.worth)} worse" if known else "–")
         body.append(line)
     text = (
-        "In the order of selection. Share of fit: the part of the decrease of the objective, "
-        f"summed over the {words.features} of the group. What it is for: what its best "
-        f"{words.feature} varies with."
+        "In the order of selection. Share of the improvement: the part of the total "
+        f"decrease of the objective, summed over the {words.features} of the group. "
+        f"What it is for: what its best {words.feature} varies with."
     )
     if has_worth:
         text += (

@@ -19,9 +19,9 @@ def rule_section(report: PanelReport) -> Section:
         body.append([rule, text[:1].upper() + text[1:]])
     text = (
         "J is what the panel leaves unexplained of the descriptions and labels of the "
-        f"{words.classes}; a smaller one is better. The fit would be 5 % better without a rule "
-        "if a search without it, but with all other rules, finds a J that is 5 % lower. Of a "
-        f"rule that keeps {words.features} out, those are named which that search selects."
+        f"{words.classes}; a smaller one is better. Cost: how much J drops if "
+        "only this rule is removed. Of a rule "
+        f"that keeps {words.features} out, those are named which are selected then."
     )
     table = Table("The rules", ["rule", "what it did, and what it cost"], body, open=True)
     return Section("Rules", [text], table)

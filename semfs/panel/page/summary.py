@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from semfs.lab.sections import Section
 from semfs.labels import FEW_SAMPLES
+from semfs.panel.page.coverage import LEAST_EXPRESSING, weak_markers
 from semfs.panel.page.limits import MOST_NAMED, NOTABLE_ERROR
 from semfs.panel.page.separation import weakest_pairs
 from semfs.validation import listed
@@ -31,6 +32,7 @@ def summary_section(report: PanelReport) -> Section:
     paragraphs = [text, *_small_classes(report), *_batch_features(report)]
     paragraphs.append(_hardest(report))
     paragraphs.append(_fewest_markers(report))
+    paragraphs += _weak_markers(report)
     for source, used in report.knowledge.items():
         text = words.put_into(used.removeprefix("used: "))
         source = source.replace("classes", words.classes).replace("samples", words.samples)
@@ -58,9 +60,25 @@ def _fewest_markers(report: PanelReport) -> str:
             f"No {words.feature} marks {names}; combinations of {words.features} may separate "
             "them nevertheless."
         )
-    noun = words.feature if fewest == 1 else words.features
-    verb = "marks" if fewest == 1 else "mark"
-    return f"{fewest} {noun} or more {verb} every {words.class_}; that few mark {names}."
+    noun = "marker" if fewest == 1 else "markers"
+    return f"Every {words.class_} has at least {fewest} {noun}. Exactly {fewest}: {names}."
+
+
+def _weak_markers(report: PanelReport) -> list[str]:
+    """Return a paragraph about markers that few samples of their class have."""
+    words = report.words
+    weak = [
+        f"{name} of {label} ({share:.0%})"
+        for label in report.explanation.coverage.index
+        for name, share in weak_markers(report, label).items()
+    ]
+    if not weak:
+        return []
+    return [
+        f"Counted as markers, but fewer than {LEAST_EXPRESSING:.0%} of the "
+        f"{words.samples} of the {words.class_} express them: {listed(weak, 8)}. A few "
+        f"{words.samples} decide their means."
+    ]
 
 
 def _small_classes(report: PanelReport) -> list[str]:
