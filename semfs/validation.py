@@ -246,7 +246,12 @@ FILL_GAPS = (
     'Fill the gaps, for example with missing_values="class-mean", or drop these rows or '
     "columns."
 )
-#: The same for samples that a fitted selector is applied to.
+#: What to do about infinity, which nothing fills.
+REPLACE_INFINITY = (
+    "Infinity is not a missing value, and nothing fills it. Replace it by the right value, or "
+    "by an empty cell (NaN) if there is none."
+)
+#: The same as `FILL_GAPS` for samples that a fitted selector is applied to.
 FILL_TO_PREDICT = (
     "These features are selected, and each sample needs a value of them: fill these cells. To "
     "predict without a feature, leave its column out of the data and choose "
@@ -282,6 +287,8 @@ def check_all_finite(
         row, column = (int(index[np.argmax(wrong)]) for index in found.coords)
         first_line = str(error).splitlines()[0]
         columns = getattr(X, "columns", names)
+        if np.isinf(found.data).any():
+            advice = REPLACE_INFINITY
         counts = np.bincount(found.coords[1][wrong], minlength=found.shape[1])
         message = (
             f"{first_line} First such value: {_place(X, row, column, names, row_numbers)}."
@@ -302,9 +309,10 @@ def refuse_nonfinite(X: Any, what: str) -> None:
         return
     found = "NaN" if np.isnan(stored.data).any() else "infinity"
     columns = np.unique(stored.coords[1][wrong]).tolist()
+    advice = REPLACE_INFINITY if np.isinf(stored.data).any() else FILL_GAPS
     raise ValueError(
         f"{what} contain {found}: {wrong.sum()} values in columns {listed(columns)} (counting "
-        f"from 0). {FILL_GAPS}"
+        f"from 0). {advice}"
     )
 
 

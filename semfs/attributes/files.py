@@ -100,7 +100,11 @@ def _class_labels(path: Path, cells: Sequence[object]) -> list[str]:
             f"{path}: row {labels.index('') + 1} has no class label. Fill it in, or delete "
             "the row."
         )
-    check_distinct(labels, f"{path}: class {{}} has more than one row.", FileError)
+    repeated = (
+        f"{path}: class {{}} has more than one row. The first column must hold the name of "
+        "each class once; move it there if it is elsewhere."
+    )
+    check_distinct(labels, repeated, FileError)
     return labels
 
 

@@ -64,6 +64,10 @@ INTERRUPTED = 130
 _interrupts: list[int] = []
 
 
+#: Options that people repeat in the belief that both values are used.
+GIVEN_ONCE = ("attributes", "costs", "groups")
+
+
 class _PlainHelp:
     """Help without ``<bool>`` after options without a value, and with readable names."""
 
@@ -78,6 +82,19 @@ class _PlainHelp:
             elif param.multiple:
                 param.metavar = "<str>"
         return params
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+        """Refuse options of files that are given twice: the second would replace the first."""
+        parser: Any = super().make_parser(ctx)  # type: ignore[misc]
+        found = parser.parse_args(list(args))[2]
+        for name in GIVEN_ONCE:
+            if sum(param.name == name for param in found) > 1:
+                ctx.fail(
+                    f"--{name} is given twice, and the second would replace the first. "
+                    "Class descriptions are combined by commas: --attributes cl,own.csv."
+                )
+        rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        return rest
 
 
 def _command(function: Callable[..., None]) -> Callable[..., None]:

@@ -452,7 +452,12 @@ def parse_sizes(text: str) -> list[float]:
 def _numbers_of_features(sizes: list[float], n_features: int) -> list[int]:
     """Turn shares of the features into numbers as SemFS does: rounded down, at least one."""
     numbers = [int(k) if k >= 1 else max(1, int(k * n_features)) for k in sizes]
-    return sorted(set(numbers))
+    if max(numbers) > n_features:
+        complain(
+            f"-k {max(numbers)} is greater than the number of features ({n_features}). "
+            "All of them are kept."
+        )
+    return sorted({min(k, n_features) for k in numbers})
 
 
 def _unseen_counts(summary: "Summary") -> str:

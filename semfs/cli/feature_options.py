@@ -27,7 +27,8 @@ GROUPS = (
 )
 COSTS = (
     "Cost of each feature: a column of var (H5AD, Zarr), or a table of features and costs; "
-    "with --groups, the table may also hold groups and costs."
+    "with --groups, the table may also hold groups and costs. Without --budget, costs are "
+    "only shown on the page of the panel."
 )
 BUDGET = "Limit on the total cost. Without -k, it also decides how many features are selected."
 MIN_LEVEL = "Leave out features whose highest class mean is below this."

@@ -24,6 +24,13 @@ SAMPLE_LINES = 20
 LARGEST_BLOCK = 2**30
 #: Numbers as people write them, with a point or a comma.
 _NUMBER = re.compile(r"[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][+-]?[0-9]+)?|nan|inf", re.I)
+#: The same with signs between thousands, or with a short unit behind: 310.123,4 or 12.5 %.
+_LIKE_NUMBER = re.compile(
+    r"[+-]?([0-9]+[.,]?[0-9]*|[0-9]{1,3}([., '][0-9]{3})+([.,][0-9]*)?|[.,][0-9]+)"
+    r"([eE][+-]?[0-9]+)?( [^\s0-9.,;:/-]{1,4}|[%°€$]C?)?"
+)
+#: Different numbers that a column of text must hold, so that its words seem to be errors.
+FEWEST_NUMBERS = 5
 #: Numbers with a comma that cannot separate thousands: 0,123 or 1234,5 or 1,5.
 _COMMA = re.compile(r"[+-]?((0|[0-9]{4,}),[0-9]+|[0-9]*,([0-9]{1,2}|[0-9]{4,}))([eE].*)?")
 
@@ -86,10 +93,36 @@ def refuse_broken_numbers(path: Path, name: str, cells: list[str]) -> None:
         return
     row = wrong[0] if wrong else _row_of_rarer_sign(cells)
     raise FileError(
-        f"{path}: column {name!r} holds numbers, but {cells[row]!r} in row {row + 1}. "
-        "Correct this cell (decimals are 1.5 or 1,5, but not both in one file), or drop "
-        "the column."
+        f"{path}: column {name!r} holds numbers, but {cells[row]!r} in "
+        f"row {row + 1}. Correct this cell (decimals are 1.5 or 1,5, but "
+        "not both in one file), or drop the column."
     )
+
+
+def first_broken_number(cells: list[str]) -> tuple[int, str] | None:
+    """Return the row and text of the first bad cell of a text column that looks like numbers.
+
+    Most cells are numbers but for signs between thousands or a unit, or some are numbers and
+    the others are one or two words, such as "error". None for other columns.
+
+    >>> first_broken_number(["310.123,4", "309.871,0", "311.002,9"])
+    (0, '310.123,4')
+    >>> first_broken_number(["M1", "M2", "2026-01-05"])
+    """
+    stripped = [cell.strip() for cell in cells]
+    filled = [cell for cell in stripped if cell]
+    plain = [cell for cell in filled if _NUMBER.fullmatch(cell)]
+    alike = [cell for cell in filled if _LIKE_NUMBER.fullmatch(cell)]
+    words = {cell for cell in filled if not _LIKE_NUMBER.fullmatch(cell)}
+    mostly = len(alike) > 0.5 * len(filled) and len(set(alike)) > 0.5 * len(alike)
+    # a few different numbers may be codes of classes
+    partly = len(set(plain)) > max(0.5 * len(plain), FEWEST_NUMBERS) and len(words) <= 2
+    bad = [row for row, cell in enumerate(stripped) if cell and not _NUMBER.fullmatch(cell)]
+    if not bad:
+        bad = [_row_of_rarer_sign(stripped)] if len(plain) == len(filled) else bad
+    if not (mostly or partly) or not bad:
+        return None
+    return bad[0], cells[bad[0]]
 
 
 def _row_of_rarer_sign(cells: list[str]) -> int:

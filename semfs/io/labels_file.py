@@ -12,7 +12,7 @@ from semfs.io.npy import read_npy
 from semfs.io.reader import NO_LABEL_TEXTS, Reader, Request
 from semfs.io.safety import FileError, file_errors, open_existing, unpacked
 from semfs.labels import Labels
-from semfs.validation import ParameterWarning, warn_user
+from semfs.validation import warn_user
 
 #: Lines of a label file as lists of cells.
 Table = list[list[str]]
@@ -68,11 +68,12 @@ def labels_in_file(
         labels = labels.mask_label(label)
     if masked:
         shown = ", ".join(f"{label!r} ({count} samples)" for label, count in masked)
-        message = (
-            f": {where} has text that means 'no label': {shown}. These samples are "
-            "unlabeled. If they are a class, set this to the text that means 'no label'."
+        warn_user(
+            f"{where} has text that means 'no label': {shown}. These "
+            "samples are unlabeled. If they are a class, say which other "
+            "text means 'no label' (no_label in Python, "
+            "--unlabeled-names on the command line)."
         )
-        warn_user(ParameterWarning("no_label", message))
     return labels
 
 
@@ -190,8 +191,8 @@ def _joined(path: Path, table: Table, row_names: Sequence[str]) -> list[Hashable
     for number, cells in enumerate(table, 1):
         if len(cells) != 2:
             raise FileError(
-                f"{path}: line {number} has {len(cells)} cells, but each line must hold two: "
-                "the name of a sample and its label."
+                f"{path}: line {number} has {len(cells)} cells, but each "
+                "line must hold two: the name of a sample and its label."
             )
         name, label = cells
         # the same line twice does no harm

@@ -17,6 +17,7 @@ from semfs.io.delimited import (
     TEXT_TABLES,
     csv_options,
     decimal_sign,
+    first_broken_number,
     is_text_table,
     refuse_broken_numbers,
     text_rows,
@@ -39,6 +40,7 @@ from semfs.system import import_optional
 from semfs.validation import (
     FILL_TO_PREDICT,
     MOST_COLUMNS,
+    REPLACE_INFINITY,
     check_distinct,
     did_you_mean,
     listed,
@@ -79,10 +81,13 @@ INDEX_NAMES = ("", "Unnamed: 0", NAMELESS_INDEX)
 INSPECTED_ROWS = 200
 #: Column names that a message lists at most.
 MOST_NAMES = 8
+#: Columns that look like numbers of which a message shows a cell.
+MOST_BROKEN = 3
 #: What to do about gaps in a table for a fit.
 FILL_TO_FIT = (
     "Fill the gaps (--impute on the command line, "
-    'SemFS(missing_values="class-mean") in Python), or name the columns in drop.'
+    'SemFS(missing_values="class-mean") in Python), or leave these columns out (--drop NAME; '
+    "drop=[name] in Python)."
 )
 #: Bytes that the Parquet reader buffers of each column.
 PARQUET_BUFFER = 2**16
@@ -127,9 +132,28 @@ def open_table(
             "label per sample."
         )
     if reader.texts:
-        warn_user(f"ignored non-numeric columns: {_listed(reader.texts, 5)}.")
+        warn_user(_ignored(reader))
     labels = None if name is None else reader.labels(request.no_label)
     return reader, labels
+
+
+def _ignored(reader: TableReader) -> str:
+    """Return the message about text columns. Those that look like numbers come last."""
+    broken = [name for name in reader.texts if name in reader.broken_numbers]
+    others = [name for name in reader.texts if name not in reader.broken_numbers]
+    text = f"ignored non-numeric columns: {_listed(others, 5)}." if others else ""
+    for name in broken[:MOST_BROKEN]:
+        row, cell = reader.broken_numbers[name]
+        text += f" Ignored {name!r}, which looks like numbers, for {cell!r} in row {row + 1}."
+    if len(broken) > MOST_BROKEN:
+        text += f" So do {len(broken) - MOST_BROKEN} more columns."
+    if broken:
+        text += (
+            " Correct such cells (numbers are 1022.5 or 1022,5, without "
+            "signs between thousands or units), or leave these columns "
+            "out (--drop NAME)."
+        )
+    return text.strip()
 
 
 def _listed(names: Sequence[str], most: int = MOST_NAMES) -> str:
@@ -173,6 +197,8 @@ class TableReader(Reader):
         with file_errors(self.name, str(self.kind)):
             if self.kind == "Excel" and self.path is not None:
                 self.table = excel_table(self.path)
+            #: Text columns that look like numbers: the row of the first bad cell, and the cell.
+            self.broken_numbers: dict[str, tuple[int, str]] = {}
             schema = self._first_schema({*drop, label})
             self._check_names(schema.names, drop)
             self._choose_columns(schema, drop)
@@ -203,7 +229,11 @@ class TableReader(Reader):
             if name in not_features or not self._may_need(name):
                 continue
             if types.is_string(column.type):
-                refuse_broken_numbers(self.path, name, column.to_pylist())
+                cells = column.to_pylist()
+                refuse_broken_numbers(self.path, name, cells)
+                broken = first_broken_number(cells)
+                if broken is not None:
+                    self.broken_numbers[name] = broken
         return batch.schema
 
     def _check_names(self, names: list[str], drop: Sequence[str]) -> None:
@@ -368,8 +398,8 @@ class TableReader(Reader):
                     done += rows.num_rows
         if done != stop:
             raise FileError(
-                f"{self.name} has {done} rows, but {self.n_rows} were announced. Copy the "
-                "file again."
+                f"{self.name} has {done} rows, but {self.n_rows} were "
+                "announced. Copy the file again."
             )
 
     def _batches(
@@ -439,9 +469,11 @@ class TableReader(Reader):
                 row = int(np.argmax(wrong))
                 found = f"{out[row, place]:g}" if column[row].is_valid else "no value"
                 advice = FILL_TO_FIT if self.only is None else FILL_TO_PREDICT
+                if np.isinf(out[row, place]):
+                    advice = REPLACE_INFINITY
                 raise FileError(
-                    f"{self.name}: {found} in column {name!r}, row {first + row + 1}. "
-                    f"{self._gaps()} {advice}"
+                    f"{self.name}: {found} in column {name!r}, row "
+                    f"{first + row + 1}. {self._gaps()} {advice}"
                 )
         return out
 
@@ -521,9 +553,8 @@ def _named_columns(path: Path, rows: list[list[object]]) -> dict[str, list[objec
     for row in records:
         if len(row) != len(header):
             raise FileError(
-                f"{path}: a row has {len(row)} cells, but the header has {len(header)}. "
-                "Correct the "
-                "file, or export it again."
+                f"{path}: a row has {len(row)} cells, but the header has "
+                f"{len(header)}. Correct the file, or export it again."
             )
     return {name: [row[place] for row in records] for place, name in enumerate(names)}
 

@@ -242,6 +242,9 @@ def _filled_batch(
         number = column.cast("uint8") if pa.types.is_boolean(column.type) else column
         block[:, place] = number.to_numpy(zero_copy_only=False)
     done = filled(block)
+    # what only counts values keeps the types of the table
+    if getattr(filled, "filled", None) is unchanged:
+        return batch
     place_of = {name: place for place, name in enumerate(features)}
     arrays = []
     for name, column in zip(batch.schema.names, batch.columns):

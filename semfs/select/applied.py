@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from semfs._typing import Indices, PathLike
+from semfs._typing import Floats, Indices, PathLike
 from semfs.io.anndata import has_layers
 from semfs.io.safety import FileError, atomic_write, check_apart
-from semfs.io.write import of_genes
+from semfs.io.write import Fill, of_genes, unchanged
 from semfs.rows import BlockSource
 from semfs.rows.opening import open_named, source_of
 from semfs.scverse import result_columns, result_summary
@@ -21,7 +21,21 @@ from semfs.select.reduced import write_cells, write_matrix
 from semfs.selectors.filling import Filling, fill_values_of
 from semfs.selectors.ranking import RankingSelector
 from semfs.selectors.selected_columns import names_of_selected, no_selected
-from semfs.validation import ParameterError, listed
+from semfs.validation import REPLACE_INFINITY, ParameterError, counted, listed, warn_user
+
+
+class InfinityCount:
+    """Counts infinite values in blocks (r, k) that ``filled`` returns."""
+
+    def __init__(self, filled: Fill) -> None:
+        self.filled = filled
+        self.n = 0
+
+    def __call__(self, block: Floats) -> Floats:
+        """Return the filled block."""
+        if isinstance(block, np.ndarray) and block.dtype.kind == "f":
+            self.n += int(np.isinf(block).sum())
+        return self.filled(block)
 
 
 def transform_file(
@@ -90,15 +104,22 @@ def transform_file(
     check_format(source, out)
     places = _places(selector, source, data)
     fill = fill_values_of(selector)
+    infinities = InfinityCount(unchanged)
     with atomic_write(out) as file:
         if out.suffix.lower() == ".h5ad":
             write_cells(source, file, _columns(selector, source), _summary(selector), places)
         elif fill is None:
-            write_matrix(source, places, file)
+            write_matrix(source, places, file, infinities)
         else:
             filling = Filling(fill)
-            write_matrix(source, places, file, filling.filled)
+            infinities = InfinityCount(filling.filled)
+            write_matrix(source, places, file, infinities)
             filling.warn()
+        if infinities.n:
+            warn_user(
+                f"{counted(infinities.n, 'infinite value')} of selected features written as "
+                f"in {data}. {REPLACE_INFINITY}"
+            )
     return source.n_rows or 0, len(places)
 
 

@@ -20,6 +20,7 @@ from semfs.rows.cluster import on_cluster
 from semfs.rows.preprocess import Preprocessing
 from semfs.rows.workers import connect
 from semfs.select.feature_table import feature_reasons, feature_table
+from semfs.select.gaps import gaps_in_words
 from semfs.select.outputs import check_outputs
 from semfs.select.reduced import write_reduced
 from semfs.select.units import filled_with_medians, standardized
@@ -198,6 +199,7 @@ def fit_features(
         resolve_features(parameter, features, names, d, groups)
 
     seen = _seen_samples(source, selector, unseen)
+    gaps = _gaps(selector, seen, impute)
     if impute is not None:
         check_option("impute", impute, ("median",))
         seen = filled_with_medians(seen)
@@ -211,6 +213,7 @@ def fit_features(
     unlabeled = {"X_unlabeled": X_unlabeled, "batch_unlabeled": batch_unlabeled}
     _fit(selector, seen, unlabeled, scheduler)
     _warn_of_serial_columns(selector, seen)
+    _add_gaps(selector, gaps)
     # Explanations need the moments of the fit, so they come before the change of units.
     # Without bootstraps an explanation costs one batch of Gram columns, or nothing.
     explanation = selector.explain(n_bootstraps=n_bootstraps, random_state=random_state)
@@ -232,6 +235,23 @@ def fit_features(
         samples=source.with_labels(seen.labels),
         explanation=explanation,
     )
+
+
+def _add_gaps(selector: SemFS, gaps: str) -> None:
+    """Add a line on missing values to ``knowledge_``, if there is one."""
+    if gaps:
+        fitted = selector._get_fitted()
+        knowledge = {**fitted.knowledge, "missing values": gaps}
+        selector._set_fitted(replace(fitted, knowledge=knowledge))
+
+
+def _gaps(selector: SemFS, seen: BlockSource, impute: str | None) -> str:
+    """Return one line on the missing values that are filled, or "" if none are."""
+    if impute == "median":
+        return gaps_in_words(seen, "the median")
+    if selector.missing_values == "class-mean":
+        return gaps_in_words(seen, "the mean of the class")
+    return ""
 
 
 def _warn_of_serial_columns(selector: SemFS, seen: BlockSource) -> None:

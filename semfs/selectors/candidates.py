@@ -93,6 +93,15 @@ class Candidates:
                 message = "holds every feature, so that nothing is left to select."
             else:
                 message = "leaves no feature to select from."
+            levels = [self.ruled_out.get(name, ()) for name in ("min_level", "max_level")]
+            is_alone = len(self.ruled_out[rule]) == len(self.constant)
+            if not is_alone and all(len(features) for features in levels):
+                rule = "min_level"
+                message = (
+                    "and the limit above leave no feature to select "
+                    "from: no feature has its highest class mean between "
+                    "them (min_level, max_level)."
+                )
             raise ParameterError(rule, message)
 
     def restrict(self, columns: Indices) -> Self:

@@ -168,7 +168,8 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         feature name. A feature without a label forms a group of its own. With groups,
         `max_correlation` is ignored.
     costs : array-like of shape (d,), mapping or Series, optional
-        Cost of each feature, 0 or more. A mapping may give the costs of features by name, and
+        Cost of each feature, 0 or more. Without a ``budget``, costs do not influence the
+        selection, and are only shown. A mapping may give the costs of features by name, and
         then the cost of a group is their sum. Or it may give the cost of each whole group by
         its label.
     budget : float, optional

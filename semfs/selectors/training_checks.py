@@ -152,7 +152,8 @@ def warn_of_dominant_features(
         remedy = "Exclude those that are not measurements"
     warn_user(
         f"{text} and will dominate the selection. {remedy}; scale the "
-        "features to unit variance if their units differ."
+        "features to unit variance if their units differ "
+        "(StandardScaler, or --scale on the command line)."
     )
 
 
@@ -183,7 +184,7 @@ def _warn_of_units(variances: Float64) -> None:
         "all features. Their standard deviations are at least "
         f"{ratio:.0f} times those of the others, so their units may "
         "decide the selection; scale the features to unit variance if "
-        "their units differ."
+        "their units differ (StandardScaler, or --scale on the command line)."
     )
 
 

@@ -254,7 +254,6 @@ def test_columns_called_x_and_y_are_called_so(tmp_path, invoke):
         ("evaluate nowhere.npz", "no data set 'nowhere.npz'"),
         ("evaluate nowhere.csv --label kind", "'nowhere.csv' is not a file"),
         ("evaluate sample -m varience", "method 'varience'; did you mean 'variance'?"),
-        ("evaluate sample -k 5000", "has 2000 features, fewer than the 5000"),
         ("evaluate sample --out page.pdf", "must end in .html"),
         ("evaluate sample --unseen a --splits 2", "--unseen names classes and --splits draws"),
         ("evaluate sample --unseen basofil", "did you mean 'basophil'?"),

@@ -82,7 +82,10 @@ def fill_with_class_means(
     infinite = np.flatnonzero(np.isinf(X).any(axis=0))
     if len(infinite):
         shown = listed([feature_name(j, names) for j in infinite.tolist()])
-        message = f"contains infinity, which is not a missing value: {shown}."
+        message = (
+            f"contains infinity, which is not a missing value: {shown}. Replace it "
+            "by the right value, or by NaN if there is none."
+        )
         raise ParameterError("X", message)
     missing = np.isnan(X)
     features = np.flatnonzero(missing.any(axis=0))
@@ -132,7 +135,8 @@ def _class_means(
             "missing_values",
             ': "class-mean" needs a value of each feature in each class. '
             f"There is none for: {listed(unknown)}. "
-            "Leave out these features or these classes.",
+            "Leave out these features or these classes, or fill gaps with medians: "
+            'impute="median" for files, SimpleImputer for arrays.',
         )
     return means
 

@@ -49,10 +49,8 @@ def check_rules(params: RuleParameters) -> None:
             "the number chosen, use SemFSCV."
         )
         raise ParameterError("n_features_to_select", message)
-    if (params.costs is None) != (params.budget is None):
-        if params.budget is None:
-            message = ": prices have no effect without a budget. Give a budget, or no prices."
-            raise ParameterError("costs", message)
+    # Prices without a budget are only shown.
+    if params.costs is None and params.budget is not None:
         raise ParameterError("budget", "needs the price of each feature (costs).")
     low = params.min_level
     high = params.max_level

@@ -1,0 +1,171 @@
+"""What commands say about gaps, infinity, broken numbers and options given twice."""
+
+import json
+
+import numpy as np
+import pytest
+
+import semfs
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("typer")
+pytest.importorskip("pyarrow")
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A table of 60 samples of three states, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    y = np.arange(60) % 3
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(3, 5))[y] + rng.normal(size=(60, 5))
+    frame = pd.DataFrame(Z, columns=list("abcde"))
+    frame["kind"] = np.array(["on", "off", "idle"])[y]
+    return frame
+
+
+def write(frame, name="machine.csv"):
+    frame.to_csv(name, index=False)
+
+
+SELECT = ("select", "machine.csv", "-l", "kind", "-k", 2, "-o", "small.csv")
+
+
+# ---- gaps -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "impute, filling", [("median", "the median"), ("class-mean", "the mean")]
+)
+def test_filled_gaps_are_counted(impute, filling, machine, invoke):
+    machine.loc[:9, "a"] = np.nan
+    machine.loc[:39, "b"] = np.nan
+    write(machine)
+    stdout = invoke(*SELECT, "--impute", impute).stdout
+    assert f"missing values: 50 empty cells of 2 features filled with {filling}" in stdout
+    assert "; b is empty in 67% of the samples" in stdout
+    write(machine.drop(columns=["a", "b"]))
+    assert "missing values" not in invoke(*SELECT, "--impute", impute).stdout
+
+
+def test_a_feature_without_a_value_in_a_class_is_named(machine, invoke):
+    machine.loc[machine["kind"] == "off", "c"] = np.nan
+    write(machine)
+    options = ("--impute", "median", "--bootstraps", 0, "-o", "panel.html")
+    stdout = invoke("panel", "machine.csv", "-l", "kind", "-k", 2, *options).stdout
+    assert "c has no value in class off" in stdout
+    with open("panel.html", encoding="utf-8") as page:
+        assert "c has no value in class off" in page.read()
+    refused = invoke(*SELECT, "--impute", "class-mean", code=2).stderr
+    assert "There is none for: c (class off)" in refused
+    assert "--impute median" in refused
+
+
+# ---- infinity and broken numbers ------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [(), ("--impute", "median"), ("--impute", "class-mean")])
+def test_infinity_is_not_to_be_imputed(options, machine, invoke):
+    machine.loc[3, "b"] = np.inf
+    write(machine)
+    refused = invoke(*SELECT, *options, code=2).stderr
+    assert "inf in column 'b', row 4" in refused
+    assert "Replace it by the right value" in refused
+    assert "--impute" not in refused
+
+
+def test_infinity_in_python_is_not_to_be_imputed(machine):
+    X = machine[list("abcde")].to_numpy()
+    X[3, 1] = np.inf
+    for missing in ("error", "class-mean"):
+        with pytest.raises(ValueError, match="Replace it by the right value") as error:
+            semfs.SemFS(2, missing_values=missing).fit(X, machine["kind"])
+        assert 'missing_values="class-mean"' not in str(error.value)
+
+
+@pytest.mark.parametrize("impute", [(), ("--impute", "median")])
+def test_transform_warns_of_infinity(impute, machine, invoke):
+    write(machine)
+    invoke(*SELECT, *impute, "--save", "panel.npz")
+    selected = [name for name in pd.read_csv("small.csv").columns if name != "kind"]
+    machine.loc[3, selected[0]] = np.inf
+    write(machine, "new.csv")
+    done = invoke("transform", "panel.npz", "new.csv", "-o", "reduced.csv")
+    assert "1 infinite value of selected features written as in new.csv" in done.stderr
+    assert np.isinf(pd.read_csv("reduced.csv")[selected[0]][3])
+
+
+def test_ignored_columns_that_look_like_numbers_show_a_cell(machine, invoke):
+    machine["press"] = [f"310.{j:03d},4" for j in range(60)]
+    machine["load"] = ["error" if j % 3 else f"{j / 8}" for j in range(60)]
+    machine["id"] = [f"M{j}" for j in range(60)]
+    machine["day"] = "2026-01-05"
+    machine.to_csv("machine.csv", index=False, sep=";", decimal=",")
+    stderr = " ".join(invoke(*SELECT).stderr.split())
+    assert "ignored non-numeric columns: 'id', 'day'." in stderr
+    assert "Ignored 'press', which looks like numbers, for '310.000,4' in row 1." in stderr
+    assert "Ignored 'load', which looks like numbers, for '" in stderr
+    assert "--drop NAME" in stderr
+
+
+# ---- options --------------------------------------------------------------------------
+
+
+def test_prices_without_a_budget_are_on_the_page(machine, invoke):
+    write(machine)
+    with open("prices.csv", "w", encoding="utf-8") as file:
+        file.write(
+            "sensor;price\n" + "\n".join(f"{name};{j + 1},75" for j, name in enumerate("abcde"))
+        )
+    options = ("--costs", "prices.csv", "--bootstraps", 0, "-o", "panel.html")
+    invoke("panel", "machine.csv", "-l", "kind", "-k", 2, *options)
+    listed = pd.read_csv("panel.csv")
+    assert listed["cost"].tolist() == ["abcde".index(name) + 1.75 for name in listed["feature"]]
+
+
+def test_more_features_than_there_are_is_one_behavior(machine, invoke):
+    write(machine)
+    told = "-k 70 is greater than the number of features (5). All of them are kept."
+    assert told in invoke(*SELECT, "-k", 70).stderr
+    rows = pd.concat([machine, machine.replace({"kind": {"on": "x", "off": "y", "idle": "z"}})])
+    write(rows)
+    options = ("-m", "variance", "-k", "2,70", "--splits", 1, "--repeats", 1, "-j", 1, "--json")
+    done = invoke("evaluate", "machine.csv", "-l", "kind", "-a", "labels", *options)
+    assert told in done.stderr
+    assert {row["k"] for row in json.loads(done.stdout)} == {2, 5}
+
+
+def test_class_descriptions_given_twice_are_refused(machine, invoke):
+    write(machine)
+    done = invoke(*SELECT, "--attributes", "a.csv", "-a", "b.csv", code=2)
+    assert "--attributes is given twice" in done.stderr
+
+
+def test_a_table_of_classes_without_names_in_front_is_explained(machine, invoke):
+    write(machine)
+    with open("states.csv", "w", encoding="utf-8") as file:
+        file.write("hot,state\n0.0,on\n0.0,off\n1.0,idle\n")
+    refused = invoke(*SELECT, "-a", "states.csv", code=2).stderr
+    assert "The first column must hold the name of each class once" in refused
+
+
+def test_two_limits_are_blamed_together(machine, invoke):
+    machine[list("abc")] += 100
+    machine[list("de")] -= 100
+    write(machine)
+    refused = invoke(*SELECT, "--min-level", -20, "--max-level", 20, code=2).stderr
+    assert "--min-level and the limit above leave no feature to select from" in refused
+    refused = invoke(*SELECT, "--max-level", -500, code=2).stderr
+    assert "--max-level leaves no feature" in refused
+
+
+def test_the_warning_about_units_names_the_option(machine, invoke):
+    machine["a"] *= 1e6
+    write(machine)
+    assert "--scale" in invoke(*SELECT).stderr
+
+
+def test_columns_with_gaps_are_left_out_by_drop(machine, invoke):
+    machine.loc[3, "b"] = np.nan
+    write(machine)
+    assert "--drop NAME" in invoke(*SELECT, code=2).stderr
