@@ -417,7 +417,9 @@ def check_batches(pairs: Pairs, refuse: bool = True) -> None:
         f"{pairs.classes[pairs.class_of[p]]} ({pairs.batches[pairs.batch_of[p]]})"
         for p in alone
     ]
-    text = f"{len(alone)} of {C} classes occur in one batch only: {listed(names)}."
+    # `partial_fit` may be called with other batches of these classes later
+    so_far = "" if refuse else " so far"
+    text = f"{len(alone)} of {C} classes occur in one batch only{so_far}: {listed(names)}."
     # batches of different components have no class in common, not even through others
     components = pairs.components()
     if components.max() > 0:

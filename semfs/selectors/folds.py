@@ -92,6 +92,8 @@ class ClassFolds:
         self.settings = settings
         first = settings[0]  # all settings include and exclude the same features
         self.selectable = user_candidates(first, moments, names, preprocessing)
+        # what leaves nothing to select from is refused here as in a fit
+        self.selectable.check(moments.n_features, names)
         self.keep = np.union1d(self.selectable.forced, np.asarray(keep, dtype=np.intp))
         # classes with the same column of the masks are in one group
         self.groups = np.unique(trains, axis=1, return_inverse=True)[1].reshape(-1)

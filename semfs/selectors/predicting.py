@@ -170,7 +170,9 @@ class PredictingSelector(RankingSelector):
             gets its most likely class.
         unknown_rate : float, default=0.05
             The share of samples of *seen* classes that are wrongly labeled as unknown. It holds
-            for samples like those of the fit. Used only if ``unknown`` is given.
+            for samples like those of the fit. After a fit to few samples per class, features
+            and covariance fit these samples better than fresh ones, so that more of the fresh
+            ones are refused. Used only if ``unknown`` is given.
         batch : array-like of shape (n,) or str, optional
             Batch of each sample, as in `fit`. Offsets of batches that were part of the fit are
             removed. Samples of other batches are not corrected.

@@ -274,6 +274,9 @@ def test_batches_are_checked():
     alone = np.where(y == 1, "a", donor)
     with pytest.warns(UserWarning, match=r"1 of 6 classes occur in one batch only: 1 \(a\)"):
         SemFS(3).fit(X, y, batch=alone)
+    # later calls may bring the class in other batches
+    with pytest.warns(UserWarning, match=r"in one batch only so far: 1 \(a\)"):
+        SemFS(3).partial_fit(X, y, batch=alone)
 
 
 def test_batches_are_sliced_in_folds_and_routed():

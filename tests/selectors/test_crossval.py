@@ -14,6 +14,7 @@ from semfs import Moments, SemFS, SemFSCV
 from semfs.attributes import align_attributes
 from semfs.evaluation import ClassKFold, cluster_scores
 from semfs.selectors.folds import ClassFolds
+from semfs.validation import ParameterError
 
 GRID = {"gamma": [0.1, 1.0], "fit_intercept": [True, False]}
 
@@ -331,3 +332,14 @@ def test_held_out_samples_of_weight_0_are_not_scored():
     found = SemFSCV(5, A, **options).fit(np.vstack([X, far]), labels, weights)
     scores = found.cv_results_["mean_test_score"]
     assert_allclose(scores, expected.cv_results_["mean_test_score"])
+
+
+def test_rules_that_leave_nothing_are_refused_as_in_a_fit():
+    X, y, _ = make_problem(n=60, d=6, C=6)
+    X = np.abs(X) + 1.0
+    for selector in (
+        SemFS(2, max_level=0.5),
+        SemFSCV(2, max_level=0.5, param_grid={"gamma": [2.0]}, cv=3),
+    ):
+        with pytest.raises(ParameterError, match="max_level leaves no feature to select from"):
+            selector.fit(X, y)

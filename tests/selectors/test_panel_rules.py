@@ -601,6 +601,13 @@ def test_a_budget_too_small_for_markers_names_one_that_is_enough(planted):
     assert "It can be at most 0" not in str(error.value)
 
 
+def test_one_group_that_is_left_is_one_group(planted):
+    X, y = planted
+    groups = np.arange(12) // 2
+    with pytest.raises(ParameterError, match="is 2, but the rules leave 1 group to select"):
+        SemFS(2, groups=groups, candidates=[0, 1]).fit(X, y)
+
+
 def test_a_budget_that_buys_nothing_is_refused():
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1, 2], 10)
@@ -609,7 +616,9 @@ def test_a_budget_that_buys_nothing_is_refused():
         SemFS(None, costs=[2.0, 3.0, 4.0, 5.0], budget=1.0).fit(X, y)
     options = {"costs": [0.0, 0.0, 0.0, 0.0], "budget": 1.0, "capacity": 0.5}
     with pytest.raises(
-        ValueError, match="capacity is smaller than the signal of every feature"
+        ValueError,
+        match=r"capacity is smaller than the signal of every feature. In class 2 it is 0\.5, "
+        r"and the feature that comes nearest has a signal of 6\.\d+\. Raise it",
     ):
         SemFS(None, **options).fit(X, y)
     # what is forced needs no further feature

@@ -22,7 +22,7 @@ from semfs.selectors.rules.feature_values import (
 from semfs.selectors.rules.panel_rules import PanelRules
 from semfs.selectors.rules.parameters import PANEL_RULES, RuleParameters, is_set
 from semfs.selectors.rules.refusal import Refusal
-from semfs.validation import ParameterError, listed
+from semfs.validation import ParameterError, counted, listed
 
 
 def panel_rules(
@@ -196,9 +196,10 @@ class _PanelMaker:
             return None
         k = self.params._n_wanted(self.n_units)
         n_available = int(self.available.sum())
-        what = "features" if self.unit_of is None else "groups"
+        what = "feature" if self.unit_of is None else "group"
         if k > n_available:
-            message = f"is {k}, but the rules leave {n_available} {what} to select from."
+            left = counted(n_available, what)
+            message = f"is {k}, but the rules leave {left} to select from."
             raise ParameterError("n_features_to_select", message)
         n_forced = int(self.forced.sum())
         if n_forced > k:
@@ -278,8 +279,23 @@ class _PanelMaker:
                 of_what = "feature" if self.unit_of is None else "group"
                 message = f"of {limit} is too small: the cheapest {of_what} costs {cheapest:g}."
                 raise ParameterError("budget", message)
-        raise ParameterError(
-            "capacity", "is smaller than the signal of every feature. Raise it."
+        raise ParameterError("capacity", self._no_capacity(demands, n_budget))
+
+    def _no_capacity(self, demands: Demands, n_budget: int) -> str:
+        """Return a message that names the unit, class and value that are nearest to fit."""
+        capacity = class_capacity(self.params.capacity, self.levels.classes)
+        limited = np.flatnonzero(np.isfinite(capacity))
+        units = np.flatnonzero(self.available)
+        signal = demands.usage[n_budget:, units]
+        excess = signal - demands.limits[n_budget:, None]
+        place = int(excess.max(axis=0).argmin())
+        row = int(excess[:, place].argmax())
+        what = "feature" if self.unit_of is None else "group"
+        label = self.levels.classes[int(limited[row])]
+        return (
+            f"is smaller than the signal of every {what}. In class {label!r} it is "
+            f"{demands.limits[n_budget + row]:g}, and the {what} that comes nearest has a "
+            f"signal of {signal[row, place]:.4g}. Raise it."
         )
 
     def _signal(self) -> Float64:
