@@ -93,6 +93,7 @@ def tables() -> dict[str, str]:
         "predict-confirmed": ("predict", reliability.calibrated_table),
         "two-files": ("two_files", _with_source(reliability.two_files_table)),
         "annotate": ("annotate", _with_source(reliability.annotate_table)),
+        "search": ("search", search_table),
         "predict-proposed": ("predict", _with_source(reliability.proposed_table)),
     }
     texts = {name: _text(file, table) for name, (file, table) in made.items()}
@@ -126,6 +127,27 @@ def _text(file: str, table: Callable[[dict], str]) -> str:
 def _with_source(make: Callable[[dict], str]) -> Callable[[dict], str]:
     """The table, and below it what made the numbers."""
     return lambda found: made_by(found, make(found))
+
+
+def search_table(found: dict) -> str:
+    """How often the search misses the best set of small random problems."""
+    settings = {"defaults": "defaults", "published": "the paper's (a weak penalty)"}
+    searches = {"forward": "forward", "swaps": f"forward, then `n_swaps={found['n_swaps']}`"}
+    lines = []
+    for name, words in settings.items():
+        for search, search_words in searches.items():
+            key = (name, search)
+            rows = [row for row in found["rows"] if (row["settings"], row["search"]) == key]
+            missed = sum(row["missed"] for row in rows)
+            n_problems = sum(row["problems"] for row in rows)
+            worst = 100 * max(row["largest"] for row in rows)
+            lines.append(f"{words} | {search_words} | {missed} of {n_problems} | {worst:.1f} %")
+    head = "settings | search | best set missed: | J above the smallest, at most:"
+    text = (
+        f"Random problems with {found['n_selected']} of {found['n_features']} features, half "
+        "of them with correlated features:"
+    )
+    return made_by(found, text, "", *table(head, lines))
 
 
 def made_by(found: dict, *lines: str) -> str:
