@@ -9,10 +9,11 @@ from typing import Annotated
 from typer import Argument, Option
 
 from semfs.cli.console import complain, show, show_written
-from semfs.cli.evaluation import METHODS, report_failures
+from semfs.cli.evaluation import METHODS, METRIC, parse_sizes, report_failures
 from semfs.cli.options import (
     Figures,
     Jobs,
+    Names,
     Seed,
     command_line,
     existing,
@@ -32,6 +33,7 @@ OWN_SPLITS = (
     "Number of class splits. Splits that belong to the data set are used first, "
     "then random ones."
 )
+SIZES = "Numbers of features, such as 10,20 or 5:50:5. Default: those of the paper."
 FAST = "Run faster, with fewer values of k, runs, splits and grid points."
 NO_GRIDS = (
     "Run the baselines at their defaults only. Without this option, they "
@@ -50,6 +52,8 @@ class Reproduction:
     datasets: Annotated[str, Option("--dataset", help=ONLY)] = ""
     methods: Annotated[str, Option("--method", "-m", help=METHODS)] = ""
     splits: Annotated[int | None, Option(help=OWN_SPLITS)] = None
+    ks: Annotated[str, Option("-k", help=SIZES)] = ""
+    metrics: Annotated[Names, Option("--metric", help=METRIC)] = None
     n_jobs: Jobs = None
     fast: Annotated[bool, Option("--fast", help=FAST)] = False
     defaults_only: Annotated[bool, Option("--no-grids", help=NO_GRIDS)] = False
@@ -66,9 +70,11 @@ def reproduce(options: Reproduction) -> None:
     from semfs.lab.paper import Study
     from semfs.lab.paper import reproduce as reproduce_experiments
 
-    # The command has an option for each field but ks.
-    names = [field.name for field in fields(Study) if field.name != "ks"]
-    study = given(options, *names)
+    study = given(options, *(field.name for field in fields(Study)))
+    if options.ks:
+        study["ks"] = _whole_numbers(options.ks)
+    else:
+        study.pop("ks", None)
     study["datasets"] = words(options.datasets)
     study["methods"] = words(options.methods)
     try:
@@ -91,6 +97,14 @@ def reproduce(options: Reproduction) -> None:
     for note in done.notes:
         show(note)
     report_failures(done.failures, "failed jobs are tried again by the same command")
+
+
+def _whole_numbers(text: str) -> tuple[int, ...]:
+    """Read numbers of features; the data sets of a run differ, so shares are refused."""
+    sizes = parse_sizes(text)
+    if any(size < 1 for size in sizes):
+        raise ValueError(f"-k is {text!r}; give whole numbers such as 10,20 or 5:50:5.")
+    return tuple(int(size) for size in sizes)
 
 
 def report(

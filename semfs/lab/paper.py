@@ -16,6 +16,7 @@ from pathlib import Path
 from semfs._typing import PathLike
 from semfs.lab.data import Loader, find_data, load, starting_with
 from semfs.lab.evaluate import HALVED
+from semfs.lab.measures import check_metrics
 from semfs.lab.methods import find_method
 from semfs.lab.parallel import Summary, run, versions
 from semfs.lab.plan import Experiment, plan
@@ -30,6 +31,8 @@ EXPERIMENTS = {name: Experiment(name, **entry) for name, entry in PAPER["experim
 #: Numbers of features and K-means runs of a quick trial (`--fast`).
 FAST_KS = (5, 20, 50)
 FAST_REPEATS = 5
+#: K-means runs of a score.
+REPEATS = 20
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,9 @@ class Study:
         Whether to leave out the points of the paper's grids.
     seed : int, default=0
     ks : tuple of int, optional
-        Numbers of selected features. By default those of the paper.
+        Numbers of selected features. By default those of the paper, fewer if ``fast``.
+    metrics : sequence of str, optional
+        Further measures as ``module:function``, see `semfs.lab.measures`.
     """
 
     experiments: Sequence[str | Experiment]
@@ -68,13 +73,20 @@ class Study:
     defaults_only: bool = False
     seed: int = 0
     ks: tuple[int, ...] = ()
+    metrics: Sequence[str] = ()
 
     def protocol(self) -> Protocol:
         """Return the settings that all jobs have in common."""
         unlabeled = any(find_method(name).uses_unlabeled for name in self.methods)
-        if self.fast:
-            return Protocol(FAST_KS, FAST_REPEATS, self.seed, True, unlabeled)
-        return Protocol(self.ks or KS, seed=self.seed, unlabeled_half=unlabeled)
+        check_metrics(self.metrics)
+        return Protocol(
+            self.ks or (FAST_KS if self.fast else KS),
+            FAST_REPEATS if self.fast else REPEATS,
+            self.seed,
+            self.fast,
+            unlabeled,
+            tuple(self.metrics),
+        )
 
 
 def find_experiments(names: Iterable[str | Experiment]) -> list[Experiment]:
@@ -134,7 +146,7 @@ def reproduce(
         store.pin(
             "protocol",
             protocol.as_stored(),
-            "Use another --out, or the same options as before (--fast, --seed).",
+            "Use another --out, or the same options as before (--fast, --seed, -k, --metric).",
         )
         jobs, left_out = plan(experiments, runner, study.methods)
         if not jobs:

@@ -228,6 +228,22 @@ def test_an_installed_package_is_identified_by_its_own_files():
     assert all(file.startswith("sklearn/") for file in files)
 
 
+def test_own_numbers_of_features_and_metrics_are_evaluated(tmp_path):
+    run = tmp_path / "run"
+    study = ["reproduce", "clustering", "--dataset", "lining", "-m", "variance", "--fast"]
+    wanted = ["-k", "3,7", "--metric", "sklearn.metrics:silhouette_score", "-o", run, "-j", 1]
+    done = CliRunner().invoke(app, [str(word) for word in [*study, *wanted]])
+    assert done.exit_code == 0, done.stderr
+    rows = Store(run, create=False).rows()
+    assert [row["k"] for row in rows] == [3, 7]
+    assert all(-1.0 <= row["silhouette_score"] <= 1.0 for row in rows)
+    # Those of the paper that are absent are no news to who runs own data.
+    assert "absent" not in done.stdout
+    refused = CliRunner().invoke(app, [*study, "-k", "0.1", "-o", str(tmp_path / "other")])
+    assert refused.exit_code == 2
+    assert "give whole numbers" in refused.stderr
+
+
 def test_a_run_is_continued_with_the_same_settings_and_data_only(toy, tmp_path):
     data = shutil.copytree(toy, tmp_path / "data")
     common = ["reproduce", "alpha", "--data", data, "--out", tmp_path / "run", "-j", 1]
