@@ -33,7 +33,7 @@ OWN_SPLITS = (
     "Number of class splits. Splits that belong to the data set are used first, "
     "then random ones."
 )
-SIZES = "Numbers of features, such as 10,20 or 5:50:5. Default: those of the paper."
+WHOLE_SIZES = "Numbers of features, such as 10,20 or 5:50:5. Default: those of the paper."
 FAST = "Run faster, with fewer values of k, runs, splits and grid points."
 NO_GRIDS = (
     "Run the baselines at their defaults only. Without this option, they "
@@ -52,7 +52,7 @@ class Reproduction:
     datasets: Annotated[str, Option("--dataset", help=ONLY)] = ""
     methods: Annotated[str, Option("--method", "-m", help=METHODS)] = ""
     splits: Annotated[int | None, Option(help=OWN_SPLITS)] = None
-    ks: Annotated[str, Option("-k", help=SIZES)] = ""
+    ks: Annotated[str, Option("-k", help=WHOLE_SIZES)] = ""
     metrics: Annotated[Names, Option("--metric", help=METRIC)] = None
     n_jobs: Jobs = None
     fast: Annotated[bool, Option("--fast", help=FAST)] = False

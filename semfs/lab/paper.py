@@ -32,7 +32,7 @@ EXPERIMENTS = {name: Experiment(name, **entry) for name, entry in PAPER["experim
 FAST_KS = (5, 20, 50)
 FAST_REPEATS = 5
 #: K-means runs of a score.
-REPEATS = 20
+FULL_REPEATS = 20
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Study:
         check_metrics(self.metrics)
         return Protocol(
             self.ks or (FAST_KS if self.fast else KS),
-            FAST_REPEATS if self.fast else REPEATS,
+            FAST_REPEATS if self.fast else FULL_REPEATS,
             self.seed,
             self.fast,
             unlabeled,
