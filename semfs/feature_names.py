@@ -252,6 +252,12 @@ def _indices_of_text(parameter: str, text: str, n_features: int, known: _Known) 
             wanted = _without_unknown(parameter, text, wanted, known)
     else:
         wanted = split_names(text, known.meant)
+    unknown = [name for name in wanted if known.meant and name not in known.meant]
+    if len(unknown) > 1:
+        shown = listed([repr(name) for name in unknown], MOST_UNKNOWN)
+        first = _unknown_name(unknown[0], known)
+        message = f": no features named {shown}. Of the first: {unknown[0]!r}{first}"
+        raise ParameterError(parameter, message)
     found = []
     for name in wanted:
         found += _indices_of_name(parameter, name, n_features, known)

@@ -84,8 +84,8 @@ class AttributeTable:
             return _checked(_parts(attributes))
         if classes is None:
             raise TypeError(
-                f"attributes must be a table, got {attributes!r}. Make one with attributes_of, "
-                "read_attributes or attributes_from_ontology of semfs.attributes."
+                f"attributes must be a table, got {attributes!r}. Make one first: "
+                f"semfs.attributes.attributes_of(set(y), {attributes!r}), with the labels y."
             )
         if attributes is None or means_labels_alone(attributes):
             return _indicators(classes)

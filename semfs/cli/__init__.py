@@ -118,16 +118,16 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
                 else:
                     function(**values)
         except KeyboardInterrupt as stop:
-            complain(str(stop) or "interrupted")
+            complain(str(stop) or "interrupted", "error")
             raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
             # an error after Ctrl-C is its consequence
             if _interrupts:
-                complain("interrupted")
+                complain("interrupted", "error")
                 raise typer.Exit(INTERRUPTED) from None
             if not isinstance(error, EXPECTED):
                 raise
-            complain(message_of(error))
+            complain(message_of(error), "error")
             raise typer.Exit(BAD_INPUT) from None
 
     # typer reads options from the signature, here that of the dataclass
@@ -136,7 +136,7 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    complain(message_of(message))
+    complain(message_of(message), "warning")
 
 
 def _version(value: bool) -> None:

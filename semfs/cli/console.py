@@ -26,11 +26,11 @@ def show(text: str) -> None:
     _print_plain(Console(force_terminal=FORCE), text)
 
 
-def complain(text: str) -> None:
-    """Print one line on standard error."""
+def complain(text: str, kind: str = "note") -> None:
+    """Print one line on standard error; its kind is "error", "warning" or "note"."""
     # messages of other packages may have several lines
     line = " ".join(text.split())
-    _print_plain(Console(stderr=True, force_terminal=FORCE), f"semfs: {line}")
+    _print_plain(Console(stderr=True, force_terminal=FORCE), f"semfs: {kind}: {line}")
 
 
 def show_written(paths: Iterable[Path], replaced: Iterable[Path] = ()) -> None:

@@ -360,7 +360,8 @@ def _frame_group(store: Store, frame: str) -> h5py.Group:
     group = store.root.get(frame) if hasattr(store.root, "get") else None
     if not hasattr(group, "keys"):
         raise FileError(
-            f"{store.path} is not an AnnData file (0.7 or later): no group {frame!r}."
+            f"{store.path} is not an AnnData file of version 0.7 or later: no group {frame!r}. "
+            "Open it with anndata and save it again."
         )
     return group
 

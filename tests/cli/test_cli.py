@@ -178,7 +178,7 @@ def test_a_file_is_called_as_it_was_given(kind, command, invoke, tmp_path, monke
 
 def test_warnings_are_one_line_in_the_words_of_the_command(farm, invoke):
     done = invoke(*select(farm, "-k", "99"))
-    assert done.stderr.startswith("semfs: -k 99 is greater than")
+    assert done.stderr.startswith("semfs: note: -k 99 is greater than")
     assert done.stderr.count("\n") == 1
 
 
@@ -241,7 +241,7 @@ def test_columns_called_x_and_y_are_called_so(tmp_path, invoke):
     assert "--label" not in line
     assert "Best: X, " in done.stdout
     done = invoke("select", *files, "-l", "kind", "-k", 2, "--include", "Y", code=2)
-    assert done.stderr == "semfs: --include: no feature named 'Y'; did you mean 'y'?\n"
+    assert done.stderr == "semfs: error: --include: no feature named 'Y'; did you mean 'y'?\n"
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_a_wrong_argument_is_explained(arguments, message, invoke, monkeypatch, 
     monkeypatch.setenv("SEMFS_DATA", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     (line,) = invoke(*arguments.split(), code=2).stderr.splitlines()
-    assert line.startswith("semfs: ")
+    assert line.startswith("semfs: error: ")
     assert message in line
     assert list(tmp_path.iterdir()) == []
 
@@ -315,7 +315,7 @@ def test_an_interrupt_that_a_package_turns_into_an_error_is_one(monkeypatch, inv
 
     monkeypatch.setattr(cli, "_interrupts", [])
     monkeypatch.setattr("semfs.lab.data.open_data", load)
-    assert invoke("evaluate", "sample", code=130).stderr == "semfs: interrupted\n"
+    assert invoke("evaluate", "sample", code=130).stderr == "semfs: error: interrupted\n"
 
 
 def test_evaluate_fills_gaps_when_asked(farm, invoke):

@@ -226,7 +226,7 @@ def test_a_wildcard_is_answered_with_the_prefix_of_patterns(cells, select):
 def test_the_warning_of_raw_counts_names_the_option(cells, select):
     cells.X = np.rint(np.expm1(cells.X) * 20)
     done = select(cells)
-    assert "semfs: --normalize: the cells hold raw counts" in done.stderr
+    assert "semfs: warning: --normalize: the cells hold raw counts" in done.stderr
     assert "raw counts" not in select(cells, "--normalize", "log1p").stderr
 
 

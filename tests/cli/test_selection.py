@@ -86,7 +86,7 @@ def test_npz_brings_its_attributes_and_unseen_classes(files, sample, tmp_path):
         ({"out": "out.docx"}, "must end in"),
         (
             {"extra": "--unseen B"},
-            "semfs: --unseen: class 'B' does not occur in the data. Classes: ",
+            "semfs: error: --unseen: class 'B' does not occur in the data. Classes: ",
         ),
         (
             {"extra": "--include SFTPX"},
@@ -96,11 +96,11 @@ def test_npz_brings_its_attributes_and_unseen_classes(files, sample, tmp_path):
             {"extra": "--include SFTPC --exclude SFTPC"},
             "'SFTPC' is in --include and in --exclude",
         ),
-        ({"extra": "-k 0"}, "semfs: -k must be at least 1, got 0."),
-        ({"extra": "--gamma -1"}, "semfs: --gamma must be"),
+        ({"extra": "-k 0"}, "semfs: error: -k must be at least 1, got 0."),
+        ({"extra": "--gamma -1"}, "semfs: error: --gamma must be"),
         ({"extra": "--drop nothing"}, "has no column 'nothing'"),
         ({"extra": "--layer log"}, "holds only one matrix"),
-        ({"extra": "--subset"}, "semfs: --subset is for .h5ad files"),
+        ({"extra": "--subset"}, "semfs: error: --subset is for .h5ad files"),
     ],
 )
 def test_bad_input_is_one_line_exit_2_and_leaves_nothing(files, tmp_path, change, message):

@@ -138,7 +138,7 @@ def test_a_full_disk_stops_the_run_with_one_line_and_keeps_what_was_finished(tmp
     process = python(f"t.map = map; {code}", tmp_path)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert err.startswith(f"semfs: {tmp_path}")
+    assert err.startswith(f"semfs: note: {tmp_path}")
     assert (err.count("\n"), "Free some space" in err) == (1, True)
     done = len(Store(tmp_path).rows())
     assert 0 < done < 8
@@ -205,7 +205,9 @@ def test_ctrl_c_ends_a_command_within_seconds_with_one_line(tmp_path, command, m
     os.killpg(process.pid, signal.SIGINT)  # what a terminal does
     _, err = process.communicate(timeout=10)
     assert process.returncode == 130
-    assert re.fullmatch(rf"semfs: interrupted{message}\n", err.splitlines(keepends=True)[-1])
+    assert re.fullmatch(
+        rf"semfs: error: interrupted{message}\n", err.splitlines(keepends=True)[-1]
+    )
     assert "resource_tracker" not in err
     assert "Traceback" not in err
     assert all(_gone_within(pid, 1.0) for pid in workers)

@@ -77,9 +77,10 @@ def _separation_text(report: PanelReport) -> str:
     if (pairs["basis"] == "counted").any():
         sentences.append(
             f"A {words.sample} is confused if, with these {words.features} only, it lies "
-            f"nearer to the mean of the other {words.class_} than to that of its own, in which "
-            f"it takes no part. The {words.features} were selected on the same "
-            f"{words.samples}, so new ones may be confused somewhat more often."
+            f"nearer to the mean of the other {words.class_} than to that of its own. The "
+            f"means are computed without the {words.sample} itself. The {words.features} were "
+            f"selected on the same {words.samples}, so new ones may be confused somewhat "
+            "more often."
         )
     if (pairs["basis"] == "predicted").any():
         sentences.append(
