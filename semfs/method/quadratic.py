@@ -107,7 +107,8 @@ class Quadratic:
         B = self.B.copy(order="K")
         B[ignored] = 0.0
         diag = np.where(ignored, 0.0, self.diag)
-        return replace(self, B=B, diag=diag, columns=columns, estimate=estimate)
+        # what is not known without a pass comes from the columns
+        return replace(self, B=B, diag=diag, columns=columns, estimate=estimate, among=None)
 
     def penalized_by(self, factor: float) -> Quadratic:
         """Return the same J, with a penalty that is multiplied by a factor."""
