@@ -38,31 +38,32 @@ def encode_class_names(
     *,
     prompts: str | Sequence[str] = "{}",
 ) -> pd.DataFrame:
-    """Encode class names, or descriptions of classes in words, as rows of numbers.
+    """Encode class names or verbal descriptions of classes as numeric vectors.
 
     Parameters
     ----------
     names : sequence of str, or mapping of str to str or list of str
-        Class names. Names such as ``polar+bear``, ``002.Laysan_Albatross`` and
-        ``airport/terminal`` are split into plain words. Or a mapping from each class to one or
-        more descriptions in words; the encodings of several descriptions are averaged.
+        Class names, or a mapping from each class to one or more verbal descriptions. Names such
+        as ``polar+bear``, ``002.Laysan_Albatross`` and ``airport/terminal`` are split into
+        plain words. If a class has several descriptions, their encodings are averaged.
     encoder : callable, path-like or str, default="wordllama"
-        - ``"wordllama"``: 256 numbers per text, from the package of that name (extra ``text``).
-          The package contains the model, so no network is needed;
+        - ``"wordllama"``: the model in the package of that name (extra ``text``), which encodes
+          each text as 256 numbers and needs no network;
         - a callable that takes a list of texts and returns one row of numbers for each;
         - a text file of GloVe or word2vec vectors (``.txt``, ``.vec``, possibly ``.gz``): the
           vectors of all words in a text are averaged;
         - ``"model2vec:NAME"``, the name or folder of a model2vec model (extra ``text``);
-        - the name or folder of a sentence-transformers model (package of that name).
+        - the name or folder of a sentence-transformers model (requires the package
+          ``sentence-transformers``).
     prompts : str or sequence of str, default="{}"
-        Templates into which each text is inserted, such as ``"a photo of a {}"``. The encodings
-        of several prompts are averaged.
+        Templates into which each text is inserted, such as ``"a photo of a {}"``. If there are
+        several prompts, their encodings are averaged.
 
     Returns
     -------
     pandas.DataFrame of shape (C, m)
-        Indexed by class name. If a file of word vectors lacks some of the words, a warning
-        names them. A text without any known word raises an error.
+        Encodings, indexed by class name. If a file of word vectors lacks some of the words, a
+        warning lists them. If a text contains no known word, an error is raised.
 
     Examples
     --------

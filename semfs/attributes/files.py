@@ -35,20 +35,20 @@ _MARKERS = "each row must hold a class, a marker and, optionally, a weight"
 
 
 def read_attributes(path: PathLike) -> pd.DataFrame:
-    """Read a class-attribute table from a file, as a frame indexed by class label.
+    """Read a class-attribute table from a file.
 
     Parameters
     ----------
     path : path-like
-        ``.csv``, ``.tsv`` or ``.txt`` (comma, semicolon or tab; UTF-8), ``.parquet``,
-        ``.feather`` or ``.xlsx``. The stored index (Parquet) or the first column holds the
-        class labels.
+        A ``.csv``, ``.tsv`` or ``.txt`` file (UTF-8, separated by commas, semicolons or tabs),
+        or a ``.parquet``, ``.feather`` or ``.xlsx`` file. Class labels are read from the stored
+        index if a Parquet file has one, otherwise from the first column.
 
     Returns
     -------
     pandas.DataFrame of shape (C, m)
-        Attributes in float64. Labels are integers if all of them are written as integers
-        (``7``, not ``007``); otherwise they are text.
+        Attributes in float64, indexed by class label. Labels are integers if all of them are
+        written as integers (``7``, not ``007``); otherwise they are strings.
 
     Examples
     --------
@@ -183,21 +183,21 @@ def write_table(frame: pd.DataFrame, path: PathLike) -> None:
 def attributes_from_markers(
     markers: pd.DataFrame | PathLike | Iterable[Sequence[object]],
 ) -> pd.DataFrame:
-    """Turn a list of markers into a class-attribute table of 0 and 1, or of weights.
+    """Convert a list of markers to a class-attribute table of indicators or weights.
 
     Parameters
     ----------
     markers : DataFrame, path-like, or iterable of (class, marker) or (class, marker, weight)
-        One row per pair of class (first column) and marker (second column); column names do not
-        matter. A third column may hold numeric weights. Further columns are ignored. Files are
-        ``.csv``, ``.tsv`` or ``.txt`` with a header line.
+        One row per pair of class (first column) and marker (second column). Column names do not
+        matter. A third column may hold numeric weights, and further columns are ignored. Files
+        must be ``.csv``, ``.tsv`` or ``.txt`` files with a header line.
 
     Returns
     -------
     pandas.DataFrame of shape (C, m)
-        Classes (rows) and markers (columns) are in the order of their first occurrence. An
-        entry is 0 if the class does not have the marker. Markers that only one class has are
-        kept. Classes from files are integers if all of them are written as integers.
+        Classes (rows) and markers (columns) in the order of their first occurrence. An entry is
+        0 if the class does not have the marker. Markers of a single class are kept. Class
+        labels read from files are integers if all of them are written as integers.
 
     Examples
     --------

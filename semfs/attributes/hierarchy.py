@@ -20,21 +20,21 @@ MOST_NAMED = 5
 
 
 def attributes_from_hierarchy(levels: pd.DataFrame) -> pd.DataFrame:
-    """Turn nested annotation levels into a class-attribute table of 0 and 1.
+    """Convert nested annotation levels to a class-attribute table of zeros and ones.
 
     Parameters
     ----------
     levels : DataFrame of shape (n, L)
-        One row per sample (or per class), the coarsest level first: ``obs[["level1", "level2",
-        "cell_type"]]``. Values of the last column are the classes. Rows without a class are
-        skipped. If the value of a coarser level is missing, the class belongs to no group of
-        that level.
+        One row per sample (or per class) and one column per level, the coarsest level first,
+        for example ``obs[["level1", "level2", "cell_type"]]``. The values of the last column
+        are the classes. Rows without a class are skipped. If the value of a coarser level is
+        missing, the class belongs to no group of that level.
 
     Returns
     -------
     pandas.DataFrame of shape (C, m)
         One row per class of the last column, and one column per value of each coarser level,
-        named "level1: value". An entry is 1 if the class belongs to that group.
+        named "level1: value". An entry is 1 if the class belongs to that group, otherwise 0.
 
     Raises
     ------
@@ -99,21 +99,21 @@ def combine_attributes(
 ) -> pd.DataFrame:
     """Join several class-attribute tables side by side, each with the same weight.
 
-    Each table is multiplied by one number, which makes its sum of squares about the column
-    means equal to 1. So a table of 800 attributes has the same weight as a table of three.
+    Each table is multiplied by a factor that makes its sum of squares about the column means
+    equal to 1. A table of 800 attributes therefore has the same weight as a table of three.
 
     Parameters
     ----------
     tables : sequence of class descriptions
-        In any form that `SemFS` takes; words and files need ``classes``.
+        Tables in any form that `SemFS` accepts. Text and files need ``classes``.
     classes : iterable of class labels, optional
-        The classes to describe. By default the classes that all tables describe.
+        The classes to describe. By default, these are the classes that all tables describe.
 
     Returns
     -------
     pandas.DataFrame of shape (C, m)
-        Rows are in the order of the first table. If an attribute name occurs in several tables,
-        the number of the table is appended: "legs (2)".
+        The joined table, with rows in the order of the first table. If an attribute name occurs
+        in several tables, the number of the table is appended, as in "legs (2)".
 
     Examples
     --------

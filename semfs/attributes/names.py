@@ -53,15 +53,16 @@ def clean_name(name: str) -> str:
 
 
 def read_names(source: str) -> list[str] | dict[str, str]:
-    """Read class names from text or a file, or a mapping of names to descriptions.
+    """Read class names, or a mapping of names to descriptions, from text or a file.
 
-    Names in text are separated by commas, or by semicolons if there are any. Commas inside
-    quotes belong to a name.
+    If the text contains semicolons, they separate the names; otherwise, commas do. Commas
+    inside quotes belong to a name.
 
-    Each line of a file has a name, or a name and a description separated by a tab (in ``.csv``
-    files by a comma). A header line such as ``cell_type`` or ``label,ontology`` is skipped. In
-    a ``.csv`` file without descriptions, names may contain ", ". From a table written by
-    `semfs.attributes.mapping_template`, the corrected class of each label is read.
+    Each line of a file holds a name, or a name and a description separated by a tab (in
+    ``.csv`` files, by a comma). A header line such as ``cell_type`` or ``label,ontology`` is
+    skipped. In a ``.csv`` file without descriptions, names may contain ", ". If the file is a
+    table written by `semfs.attributes.mapping_template`, the corrected class of each label is
+    read.
 
     >>> read_names('B cell, "CD4-positive, alpha-beta T cell"')
     ['B cell', 'CD4-positive, alpha-beta T cell']

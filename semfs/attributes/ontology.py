@@ -23,35 +23,37 @@ def attributes_from_ontology(
     own: bool = False,
     part_of: bool = False,
 ) -> pd.DataFrame:
-    """Describe classes by their ancestors in an ontology, as a table of 0 and 1.
+    """Describe classes by their ancestors in an ontology, as a table of zeros and ones.
 
     Parameters
     ----------
     terms : sequence of str, or mapping of label to str
-        Classes by name, by exact synonym, by id such as ``"CL:0000236"``, or by name and id as
-        in ``"B cell (CL:0000236)"``. Upper and lower case are the same. Or a mapping from your
-        own labels to such classes. Labels of the same class get the same description.
+        Classes of the ontology, or a mapping from your own labels to such classes. Each class
+        is given by its name, an exact synonym, its id (``"CL:0000236"``), or its name and id
+        (``"B cell (CL:0000236)"``). Case is ignored. Labels that are mapped to the same class
+        get the same description.
     ontology : path-like or "cl", default="cl"
-        A file in OBO or OWL (RDF/XML) format, which needs ``semfs[ontology]``, or in JSON (OBO
-        Graphs). ``"cl"`` is the Cell Ontology; it needs ``semfs[cl]`` (a large download) but no
-        file.
+        A file in JSON (OBO Graphs), OBO or OWL (RDF/XML) format. OBO and OWL files need
+        ``semfs[ontology]``. ``"cl"`` is the Cell Ontology, which needs ``semfs[cl]`` (a large
+        download) but no file.
     own : bool, default=False
         Whether to keep the columns of terms that are not an ancestor of any other given term.
         Such a column is 1 for that term only and says nothing about unseen classes.
     part_of : bool, default=False
-        Whether to follow ``part_of`` relations as well, so that the structures a class is part
-        of count among its ancestors. For files only.
+        Whether to follow ``part_of`` relations as well, so that the structures that a class is
+        part of count as its ancestors. This applies to files only.
 
     Returns
     -------
     pandas.DataFrame of shape (C, m)
-        Indexed by term or label in the given order. Columns are the names of ancestors, ordered
-        by id. A class counts among its own ancestors. Ancestors that all classes have in common
-        are left out. If two ancestors have the same name, the id is appended.
+        One row per term or label, in the given order, and one column per ancestor, ordered by
+        id. A class counts as its own ancestor. Ancestors that all classes share are left out.
+        Columns are named after the ancestors. If two ancestors have the same name, their ids
+        are appended.
 
     See Also
     --------
-    mapping_template : suggests an ontology class for each of your labels.
+    mapping_template : Suggest an ontology class for each of your labels.
 
     Examples
     --------
@@ -92,26 +94,27 @@ def attributes_from_ontology(
 
 
 def mapping_template(labels: Iterable[Label], ontology: PathLike = "cl") -> pd.DataFrame:
-    """Suggest, for each label, the class of an ontology that it most likely means.
+    """Suggest the ontology class that each label most likely means.
 
-    Somebody who knows the labels should check and correct the suggestions. Then
-    ``attributes_from_ontology(dict(zip(table["label"], table["id"])))`` describes the labels.
+    Have someone who knows the labels check and correct the suggestions. To describe the labels,
+    call ``attributes_from_ontology(dict(zip(table["label"], table["id"])))`` afterward.
 
     Parameters
     ----------
     labels : iterable of class labels
-        Labels as they are in your data, such as "CD4+ T cells". Repeated labels are listed
-        once.
+        Labels exactly as they appear in your data, such as "CD4+ T cells". Repeated labels are
+        listed once.
     ontology : path-like or "cl", default="cl"
-        As in `attributes_from_ontology`.
+        See `attributes_from_ontology`.
 
     Returns
     -------
     pandas.DataFrame
-        The columns are ``label``, ``suggestion`` and ``id`` (name and id of a class, empty if
-        none is similar) and ``score``. The score is 1 if the label is the name, an exact
-        synonym or the id of the class. Otherwise it is the share of words (or letters) in
-        common, and 0 without a suggestion.
+        A table with the columns ``label``, ``suggestion``, ``id`` and ``score``. ``suggestion``
+        and ``id`` are the name and id of a class, and are empty if no class is similar. The
+        score is 1 if the label is the name, an exact synonym or the id of the class. It is 0 if
+        there is no suggestion. Otherwise, it is the share of words (or letters) that label and
+        class have in common.
 
     Examples
     --------

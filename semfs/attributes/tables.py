@@ -38,7 +38,7 @@ _ONTOLOGIES = (".obo", ".owl", ".json")
 
 @dataclass(frozen=True)
 class AttributeTable:
-    """A class-attribute table: one row per class, with the names of classes and attributes."""
+    """Class-attribute table with one row per class and the names of classes and attributes."""
 
     values: Float64  # (C, m)
     classes: npt.NDArray  # (C,), labels
@@ -50,7 +50,7 @@ class AttributeTable:
         attributes: AnyDescription | None,
         classes: Iterable[Label] | None = None,
     ) -> AttributeTable:
-        """Make a table from class descriptions in any accepted form.
+        """Create a table from class descriptions in any accepted form.
 
         Parameters
         ----------
@@ -59,16 +59,17 @@ class AttributeTable:
             - a pandas frame indexed by class label;
             - a polars frame with the class labels in its first column;
             - a mapping of class label to vector;
-            - an array of shape (L, m): row r belongs to the integer label r;
-            - None or "labels": each of ``classes`` has one attribute, which is 1 for that class
-              only;
-            - a file with a table (see `read_attributes`);
-            - "cl" (the Cell Ontology), or an .obo, .owl or .json file: ``classes`` are
-              described by `attributes_from_ontology`;
-            - "names": the names of ``classes`` are encoded by `encode_class_names`.
+            - an array of shape (L, m) whose row r describes the class with the integer label r;
+            - None or "labels", which gives each of ``classes`` one attribute that is 1 for that
+              class only;
+            - the path of a table file (see `read_attributes`);
+            - "cl" (the Cell Ontology) or the path of an .obo, .owl or .json file, in which
+              `attributes_from_ontology` looks up ``classes``;
+            - "names", which encodes the names of ``classes`` with `encode_class_names`.
         classes : iterable of class labels, optional
-            The classes to describe. Required if ``attributes`` is None or text. It is ignored
-            if ``attributes`` is a table, whose rows are all kept (see `rows_of`).
+            The classes to describe. They are required if ``attributes`` is None or text. If
+            ``attributes`` is a table, they are ignored, and all rows of the table are kept (see
+            `rows_of`).
 
         Examples
         --------
@@ -92,7 +93,7 @@ class AttributeTable:
         return _checked(_parts(_described(classes, attributes)))
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the table as a pandas frame (C, m) indexed by class label."""
+        """Return the table as a pandas frame indexed by class label."""
         pandas = import_optional("pandas", "data", what="A frame")
         labels = pandas.Index(self.classes, tupleize_cols=False)  # a tuple may be a label
         return pandas.DataFrame(
@@ -102,7 +103,7 @@ class AttributeTable:
         )
 
     def rows_of(self, classes: Iterable[Label]) -> Self:
-        """Return the rows of the given classes, in that order."""
+        """Return a table of the given classes, in the given order."""
         wanted = classes.tolist() if isinstance(classes, np.ndarray) else list(classes)
         position = {label: i for i, label in enumerate(self.classes.tolist())}
         missing = [label for label in wanted if label not in position]
@@ -117,9 +118,9 @@ class AttributeTable:
         )
 
     def columns_of(self, fitted: Self, what: str) -> Self:
-        """Return the attributes of another table, in its order.
+        """Return this table with its attributes in the order of ``fitted``.
 
-        Attributes are matched by name if both tables have names, otherwise by position.
+        If both tables have names, attributes are matched by name; otherwise, by position.
         ``what`` is the name of this table in messages.
         """
         names = self.names.tolist()
@@ -152,16 +153,17 @@ AnyDescription: TypeAlias = "AttributesLike | AttributeTable | PathLike"
 def align_attributes(
     attributes: AttributesLike | AttributeTable | None, classes: npt.NDArray
 ) -> AttributeTable:
-    """Return the attribute rows of ``classes``, in that order.
+    """Return the attribute rows of the given classes, in the given order.
 
     Parameters
     ----------
     attributes : None, DataFrame, mapping or array of shape (L, m)
-        None gives one indicator attribute per class. A pandas frame is indexed by class label,
-        and a polars frame has the labels in its first column. A mapping maps each label to a
-        vector. Row r of an array belongs to the integer label r.
+        Class descriptions. A pandas frame must be indexed by class label, and a polars frame
+        must hold the labels in its first column. A mapping assigns a vector to each label. Row
+        r of an array describes the class with the integer label r. None gives one indicator
+        attribute per class.
     classes : ndarray of shape (C,)
-        Labels of the classes whose rows are returned. Other rows are ignored.
+        Labels of the classes whose rows are returned. All other rows are ignored.
 
     Examples
     --------
@@ -176,12 +178,12 @@ def align_attributes(
 
 
 def attributes_of(classes: Iterable[Label], source: PathLike) -> pd.DataFrame:
-    """Describe classes by a file or by their names, as a frame (C, m).
+    """Describe classes by a file, an ontology or their names.
 
     If ``source`` is a table file, it is read by `read_attributes`. With "names",
     `encode_class_names` encodes the labels. With "cl" (the Cell Ontology) or an .obo, .owl or
     .json file, `attributes_from_ontology` looks up the labels. With "labels", each class has
-    one indicator attribute.
+    one indicator attribute. The result is a frame of shape (C, m), indexed by class label.
     """
     return AttributeTable.from_any(source, classes).to_frame()
 
@@ -348,15 +350,16 @@ def _letters(name: Label) -> str:
 
 
 def describe_attributes(table: AttributesLike | AttributeTable) -> pd.DataFrame:
-    """Report problems of a class-attribute table (C, m), in any form that `SemFS` accepts.
+    """Report problems in a class-attribute table.
 
     Returns
     -------
     pandas.DataFrame
-        Columns ``finding`` and ``what``. Findings are the size of the table; the rank of the
-        centered table, which is the number of independent attributes; constant and duplicated
-        attributes; classes with the same description, which attributes cannot separate; and the
-        nearest class of each class by the cosine of the centered rows, nearest pairs first.
+        A table with the columns ``finding`` and ``what``. It lists the size of the table, the
+        rank of the centered table (the number of independent attributes), constant and
+        duplicated attributes, and classes with the same description, which attributes cannot
+        separate. It also lists the nearest class of each class by the cosine of the centered
+        rows, nearest pairs first.
 
     Examples
     --------

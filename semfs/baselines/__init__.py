@@ -1,18 +1,19 @@
-"""The methods that SemFS is compared with. Each is a scikit-learn selector.
+"""The methods with which SemFS is compared, as scikit-learn selectors.
 
-Unsupervised: `RandomSelector`, `VarianceSelector`, `MCFS`, `FSASL`. Supervised by class labels:
-`Markers`, `BetweenClassSelector`; by labels or by the attributes of the classes:
-`LassoSelector`, `L20ALM`, `WkNN`. The page "The comparison methods" of the documentation says
-how they differ from the original programs, and why. Most have these parameters in common:
+`RandomSelector`, `VarianceSelector`, `MCFS` and `FSASL` are unsupervised. `Markers` and
+`BetweenClassSelector` use class labels. `LassoSelector`, `L20ALM` and `WkNN` use either labels
+or class attributes. The page "The comparison methods" of the documentation explains how and why
+they differ from the original programs. Most of them share these parameters:
 
-- ``n_features_to_select`` (50): a number, or a share of the features;
-- ``attributes``: one row of numbers per class, as in `SemFS`; None uses one-hot labels;
-- ``random_state`` (0): an int, RandomState or None;
+- ``n_features_to_select`` (default 50): the number or share of features to select;
+- ``attributes`` (default None): one numeric vector per class, as in `SemFS`; with None, one-hot
+  labels are used;
+- ``random_state`` (default 0): an int, RandomState or None.
 
-After `fit`, they have ``scores_`` (d,), which are ``-inf`` for constant columns and finite
-otherwise, ``order_`` (d,), the feature indices, best first, and ``ranking_`` (d,), the rank of
-each feature (1 is the best). Supervised methods also have ``classes_`` (C,), and iterative
-methods ``n_iter_``.
+A fitted selector has three arrays of shape (d,). ``scores_`` holds one score per feature, which
+is ``-inf`` for constant columns and finite otherwise. ``order_`` holds the feature indices,
+best first, and ``ranking_`` the rank of each feature (1 is the best). Supervised methods also
+have ``classes_``, and iterative methods have ``n_iter_``.
 """
 
 from semfs.baselines.fsasl import FSASL

@@ -70,7 +70,10 @@ class Baseline(RankingSelector):
     _unit_free = False  # whether the units of X do not matter
 
     def fit(self, X: ArrayLike | Matrix, y: LabelsLike | None = None) -> Self:
-        """Rank the features of X (n, d) for labels y (n,). Unsupervised methods accept None."""
+        """Rank the features of X.
+
+        Supervised methods need the labels y. Unsupervised methods ignore them and accept None.
+        """
         # An overflow is not lost: _rank refuses scores that are not finite.
         with self._all_or_nothing(), np.errstate(all="ignore"):
             data = self._training(X, y)

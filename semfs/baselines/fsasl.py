@@ -42,29 +42,32 @@ CodeSolver = Callable[[Float64, Float64, float], Float64]
 class FSASL(Baseline):
     """Feature Selection with Adaptive Structure Learning (Du and Shen, KDD 2015).
 
-    With ``Z = XW``, codes S and neighbor probabilities P the paper poses::
+    With ``Z = XW``, codes S and neighbor probabilities P, the paper poses this problem::
 
         min  ‖Zᵀ - ZᵀS‖² + α‖S‖₁ + λ2 Σ_ij (‖z_i - z_j‖² P_ij + μ P_ij²) + λ3‖W‖_{2,1}
         s.t. S_ii = 0,  P1 = 1, P ≥ 0,  WᵀXᵀXW = I
 
-    This class follows the released program, which alternates between three steps. It computes
-    the codes by one lasso per sample, then P by simplex projections over the nearest rows of Z.
-    Then it computes the eigenvectors Q of the smallest eigenvalues of ``(I-S)(I-S)ᵀ + λ2
-    (diag(P̄1) - P̄)``, and W by ten reweighted ridge solves of ``‖Q - XW‖² + λ3‖W‖_{2,1}``.
+    This class follows the released program, which alternates between three steps. First, it
+    computes the codes by one lasso per sample. Second, it computes P by simplex projections
+    over the nearest rows of Z. Third, it computes the eigenvectors Q of the smallest
+    eigenvalues of ``(I-S)(I-S)ᵀ + λ2 (diag(P̄1) - P̄)``, and from them W by ten reweighted
+    ridge solves of ``‖Q - XW‖² + λ3‖W‖_{2,1}``.
 
     Parameters
     ----------
     n_features_to_select, random_state
-        As in all methods (see `semfs.baselines`).
+        Common parameters; see `semfs.baselines`.
     n_components : int or None, default=None
-        Number c of eigenvectors. Use the number of clusters if you know it. None means 5.
+        Number c of eigenvectors. If you know the number of clusters, use it. None means 5.
     lambda2, lambda3 : float, default=1.0
+        Weights λ2 and λ3 in the problem above.
     ratio : float, default=0.01
-        α of each code, as a fraction of the smallest α for which the code is 0.
+        Weight α for each code, as a fraction of the smallest α for which the code is 0.
     n_neighbors : int, default=5
+        Number of nearest rows of Z that can have a positive probability in P.
     max_iter : int, default=20
-        Number of rounds. As in the original, with 5 or more rounds the first round has no
-        codes.
+        Number of rounds. As in the original program, the first round uses no codes if there are
+        5 or more rounds.
     inner : {"exact", "reference"}, default="exact"
         "exact" solves the lassos exactly, as in the paper. "reference" stops early, as in the
         released program.
@@ -72,8 +75,8 @@ class FSASL(Baseline):
         "initial" computes μ once from the distances between samples, as in the released
         program. "adaptive" computes it from Z in every round, which is closer to the paper.
     max_samples : int or None, default=None
-        Use only this many random samples, because the time grows with n³. Values from 2,000 to
-        3,000 work well.
+        Number of random samples to use. None uses all samples. The time grows with n³, so
+        reduce large data sets. Values from 2,000 to 3,000 work well.
     n_iter_no_change : int or None, default=None
         Stop when the selection has not changed for this many rounds (for example 3).
 
@@ -82,8 +85,10 @@ class FSASL(Baseline):
     coef_ : ndarray of shape (d, c)
         The matrix W, whose row norms are the scores.
     objective_ : ndarray of shape (n_rounds,)
-        The value that the original program prints after each round. It need not decrease.
+        The value that the original program prints after each round. It does not always
+        decrease.
     mu_ : float
+        The value of μ that was used.
 
     Examples
     --------

@@ -38,33 +38,34 @@ class L20ALM(Baseline):
 
         min_{W,b}  Σ_i ‖W'x_i + b - t_i‖    s.t.  W has k = n_features_to_select non-zero rows
 
-    The loss is robust (not squared), and the constraint on the number of nonzero rows is exact,
-    so the problem is not convex. The selections for different k are not nested; each k needs
-    its own solution (`path`).
+    The loss is robust (not squared). The constraint on the number of nonzero rows is exact, so
+    the problem is not convex. The selections for different k are not nested, so each k needs
+    its own solution (see `path`).
 
     Parameters
     ----------
     n_features_to_select, attributes, random_state
-        As in all methods (see `semfs.baselines`).
+        Common parameters; see `semfs.baselines`.
     mu, rho : float, default=1.0, 1.1
-        First penalty of the augmented Lagrangian, and the factor by which it grows per
+        Initial penalty of the augmented Lagrangian, and the factor by which it grows in each
         iteration.
     max_iter : int, default=150
+        Maximum number of iterations.
     tol : float, default=1e-4
         Stop when the selection has not changed for 20 iterations and the relative difference
         between W and V is at most this value. 0 runs all iterations.
     init : {"zero", "ridge", "random"} or pair of arrays (V0, E0), default="zero"
         Starting point of V (d, m) and E (n, m). "ridge" starts from the unconstrained ridge
-        fit, and "random" from uniform numbers in [0, 1], as the original. If a pair is given,
-        constant columns are not left out.
+        fit. "random" starts from uniform numbers in [0, 1], as the original does. If a pair is
+        given, constant columns are not left out.
     standardize : bool, default=True
-        Whether to divide columns by their standard deviation. They are always centered.
+        Whether to divide columns by their standard deviation. Columns are always centered.
 
     Attributes
     ----------
     scores_ : ndarray of shape (d,)
-        ``‖v_i‖ · std_i`` for the k selected features. The others have tiny negative scores,
-        which rank them by their row norms in the last unconstrained step.
+        ``‖v_i‖ · std_i`` for the k selected features. All other features have tiny negative
+        scores that rank them by their row norms in the last unconstrained step.
     coef_, intercept_ : ndarray of shape (d, m), (m,)
         The coefficients V, with k nonzero rows, and the intercept b, in the units of X before
         standardization. Predictions are ``X @ coef_ + intercept_``.
@@ -99,7 +100,7 @@ class L20ALM(Baseline):
     def path(self, X: ArrayLike | Matrix, y: LabelsLike, ks: Iterable[int]) -> list[Self]:
         """Return one fitted selector per number of features k.
 
-        For all k together, the columns are scaled once and the ridge system is factorized once.
+        The columns are scaled and the ridge system is factorized only once for all k.
         """
         path = []
         prepared: _Prepared | None = None

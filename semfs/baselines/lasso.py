@@ -30,38 +30,43 @@ DENSE_EIGENVALUE = 500
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class LassoSelector(Baseline):
-    """Rank features by the coefficients of a LASSO (Tibshirani 1996) with several outputs.
+    """Rank features by the coefficients of a multi-output LASSO (Tibshirani 1996).
 
     ::
 
         min_W  ½‖T - XW‖² + lam · Ω(W),    score_i = ‖w_i‖
 
-    Here ``T = A[y]`` (class attributes, or one-hot labels), and ``Ω`` is the sum of absolute
-    values (``penalty="l1"``, so outputs are independent) or of row norms (``"l21"``, the group
-    lasso). The loss has no factor 1/n, so scikit-learn's ``alpha`` is ``lam / n``.
+    Here ``T = A[y]`` holds class attributes or one-hot labels. ``Ω`` is the sum of absolute
+    values (``penalty="l1"``, with which the outputs are independent) or of row norms
+    (``penalty="l21"``, the group lasso). The loss has no factor 1/n, so ``lam`` is n times
+    scikit-learn's ``alpha``.
 
     Parameters
     ----------
     n_features_to_select, attributes
-        As in all methods (see `semfs.baselines`).
+        Common parameters; see `semfs.baselines`.
     lam : float, default=1.0
+        Weight of the penalty.
     penalty : {"l1", "l21"}, default="l1"
+        The penalty ``Ω``, as described above.
     fit_intercept, standardize : bool, default=True
-        Whether to center X and T, and to divide columns by their standard deviation.
+        Whether to center X and T, and whether to divide columns by their standard deviation.
     tol : float or None, default=None
         Relative duality gap at which to stop. None means 1e-12, or 1e-4 if X has more than 10⁶
         entries.
     max_iter : int, default=10_000
+        Maximum number of iterations.
 
     Attributes
     ----------
     scores_ : ndarray of shape (d,)
-        Row norms of W for standardized columns. Rows of zeros have tiny negative scores, which
-        rank them by ``max_j |x_iᵀ r_j|``, the penalty at which they would become nonzero.
+        Row norms of W for standardized columns. Features whose coefficients are all zero have
+        tiny negative scores that rank them by ``max_j |x_iᵀ r_j|``, the penalty below which
+        they would become nonzero.
     coef_, intercept_ : ndarray of shape (d, m), (m,)
         Coefficients and intercept for X before standardization.
     gap_ : float
-        Relative duality gap when the solver stopped, the largest over the outputs.
+        Relative duality gap when the solver stopped. It is the largest gap over all outputs.
 
     Examples
     --------

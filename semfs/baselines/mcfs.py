@@ -42,8 +42,8 @@ SMALLEST_EIGENVALUE = 1e-6
 class MCFS(Baseline):
     """Multi-Cluster Feature Selection (Cai, Zhang and He, KDD 2010).
 
-    1. A nearest-neighbor graph W of the samples is built. The K smoothest nontrivial
-       solutions of ``(D - W) y = λ D y`` are an embedding of the samples.
+    1. A nearest-neighbor graph W of the samples is built. The K smoothest nontrivial solutions
+       of ``(D - W) y = λ D y`` form an embedding of the samples.
     2. Each coordinate is explained by ``n_features_to_select`` features,
        ``min_a ‖y_q - Xa‖²  s.t.  card(a) = k``, on the LARS-lasso path.
     3. ``score_j = max_q |a_qj|``, after each coefficient vector is scaled to unit length.
@@ -51,26 +51,29 @@ class MCFS(Baseline):
     Parameters
     ----------
     n_features_to_select, random_state
-        As in all methods (see `semfs.baselines`). ``n_features_to_select`` is also the
+        Common parameters; see `semfs.baselines`. ``n_features_to_select`` is also the
         cardinality k of the regressions, so scores depend on it.
     n_components : int, default=5
-        Number K of embedding coordinates. Use the number of clusters if you know it.
+        Number K of embedding coordinates. If you know the number of clusters, use it.
     n_neighbors : int, default=5
+        Number of nearest neighbors in the graph.
     weight : {"heat", "binary"}, default="heat"
         Edge weights: ``exp(-distance²/(2 width²))`` for "heat", and 1 for "binary".
     heat_width : float or None, default=None
-        The width. None takes the mean of all n² distances (of 3,000 random samples if there are
-        more).
+        The width in the formula above. None uses the mean of all n² distances. If there are
+        more than 3,000 samples, the mean is taken over 3,000 random ones.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n, K)
+        The embedding of the samples.
     eigenvalues_ : ndarray of shape (K,)
         Eigenvalues of ``D^-1/2 W D^-1/2``. The value 1 occurs once for each component of the
         graph after the first.
     coef_ : ndarray of shape (d, K)
         Unit-length regression coefficients.
     heat_width_ : float or None
+        The width that was used; None for "binary" weights.
 
     Examples
     --------

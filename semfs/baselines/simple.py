@@ -18,11 +18,12 @@ SMALLEST_ERROR = 1e-12
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RandomSelector(Baseline):
-    """Rank the features in random order, constant columns last. Any method should beat it.
+    """Rank the features in random order, with constant columns last.
 
     Parameters
     ----------
     n_features_to_select : int, default=50
+        Number of features to select.
     random_state : int, RandomState or None, default=None
         Pass an int to get the same order every time.
 
@@ -62,9 +63,9 @@ class VarianceSelector(Baseline):
 class BetweenClassSelector(Baseline):
     """Rank the features by the variance of their class means, ``score_j = var_c(mean_cj)``.
 
-    Every class counts the same. The spread within the classes does not matter, unlike for
-    ANOVA F, so features with a large variance are favored. K-means on the selected features
-    favors them as well.
+    Every class has the same weight. Unlike the F statistic of ANOVA, the score does not depend
+    on the spread within classes, so features with a large variance are favored. K-means on the
+    selected features favors them as well.
 
     Attributes
     ----------
@@ -93,24 +94,25 @@ class BetweenClassSelector(Baseline):
 
 
 class Markers(Baseline):
-    """Rank markers of each class by one-vs-rest t-tests, as scanpy's ``rank_genes_groups``.
+    """Rank markers of each class by one-vs-rest t-tests, as in scanpy's ``rank_genes_groups``.
 
     For class c and each feature, Welch's statistic compares the samples of c with all others::
 
         t = (mean_c - mean_rest) / sqrt(var_c / n_c + var_rest / n_rest)
 
-    For each class, features are ranked by t, largest first, so that features which are *higher*
-    in the class come first. Then classes take turns: the best feature of each class is
-    selected, then the second best of each, and so on. Features that were selected before are
-    skipped. If X holds counts, pass normalized logarithms instead.
+    For each class, features are ranked by t, largest first, so that features with *higher*
+    values in the class come first. Then the best feature of each class is selected, then the
+    second best of each class, and so on. Features that are already selected are skipped. If X
+    holds counts, pass normalized logarithms instead.
 
     Attributes
     ----------
     scores_ : ndarray of shape (d,)
-        Share of the features that are not selected before this one.
+        Share of the features that are not ranked before this feature.
     statistics_ : ndarray of shape (C, d)
-        The statistic t of each class and feature. It is finite even if a feature is constant on
-        both sides. The variance of a class with one sample is taken as 0.
+        The statistic t of each class and feature. It is finite even if a feature is constant
+        both within and outside the class. The variance of a class with a single sample is set
+        to 0.
 
     Examples
     --------

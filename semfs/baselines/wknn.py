@@ -32,40 +32,46 @@ SMALLEST_STEP_NORM = 0.01
 class WkNN(Baseline):
     """Weighted nearest neighbors (Bugata and Drotár, Knowledge-Based Systems 2019).
 
-    All other samples vote on each sample with kernel weights. The feature weights in the
-    distance of the kernel are learned::
+    The target of each sample is predicted from all other samples with kernel weights. The
+    feature weights in the kernel's distance are learned::
 
         D_ij = Σ_f w_f (x_if - x_jf)²,    K = exp(-D) or exp(-√D)
         ŷ_i = Σ_{j≠i} K_ij t_j / Σ_{j≠i} K_ij
         min_{w ≥ 0}  (1/n) Σ_i ℓ(t_i, ŷ_i) + λ0 Σ_f 2(σ(100 w_f) - ½) + λ1 Σ_f w_f + λ2 Σ_f w_f²
 
-    Columns are standardized. Projected gradient steps of normalized length start from ``w =
-    1/d``. The scores are w.
+    Columns are standardized. The weights w are found by projected gradient steps of normalized
+    length, starting from ``w = 1/d``. They are the scores of the features.
 
     Parameters
     ----------
     n_features_to_select, attributes, random_state
-        As in all methods (see `semfs.baselines`).
+        Common parameters; see `semfs.baselines`.
     kernel : {"rbf", "exp"}, default="rbf"
+        "rbf" is ``exp(-D)``, and "exp" is ``exp(-√D)``.
     loss : {"mse", "mae", "huber", "ce"}, default="mse"
-        "ce" needs targets between 0 and 1.
+        The loss ℓ: squared error, absolute error, Huber loss or cross-entropy. "ce" needs
+        targets between 0 and 1.
     lambda0, lambda1, lambda2 : float, default=1e-3
         Weights of the three penalties. With thousands of features and many classes, set
         ``lambda0`` to 0.
     learning_rate : float, default=0.1
+        Length of the gradient steps.
     max_iter : int, default=1000
+        Maximum number of gradient steps.
     batch_size : int or None, default=None
-        Number of samples per step: 8 of each of several random classes. The learning rate then
-        decreases to a tenth. None uses all samples if there are up to 4,000, otherwise 512.
+        Number of samples per step: 8 from each of several random classes. If it is smaller than
+        the number of samples, the learning rate gradually decreases to a tenth. None uses all
+        samples if there are at most 4,000, otherwise 512.
     huber_delta : float, default=1.0
+        Residual at which the Huber loss changes from quadratic to linear.
 
     Attributes
     ----------
     weights_, scores_ : ndarray of shape (d,)
-        The weights w. In ``scores_``, features of weight 0 have tiny negative numbers, which
+        The weights w. In ``scores_``, features with weight 0 have tiny negative values that
         rank them by the slope of the loss.
     objective_ : ndarray of shape (n_rounds,)
-        Objective before each step, on the samples of the step.
+        Objective before each step, computed on the samples of that step.
 
     Examples
     --------

@@ -1,6 +1,7 @@
-"""Data sets for zero-shot feature selection: samples, labels, descriptions, and a class split.
+"""Data sets for zero-shot feature selection.
 
-Each ``load_*`` function returns a `ZeroShotDataset`.
+Each ``load_*`` function returns a `ZeroShotDataset`, which holds samples, class labels, class
+descriptions and a split into seen and unseen classes.
 """
 
 from semfs.datasets.base import ZeroShotDataset

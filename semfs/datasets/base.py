@@ -30,35 +30,37 @@ DENSE_SHARE = 1 / 8
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ZeroShotDataset:
-    """Samples, their labels, a description of each class, and which classes are unseen.
+    """Data set of samples, class labels, class descriptions and unseen classes.
 
     Parameters
     ----------
     name : str
-        Short name, used in tables and figures.
+        Short name that is used in tables and figures.
     X : array or sparse matrix of shape (n, d)
-        One row per sample. Sparse input stays sparse, in CSR format.
+        Samples, one per row. Sparse input stays sparse, in CSR format.
     y : array-like of shape (n,)
-        Class label of each sample. All labels have one hashable type.
+        Class label of each sample. All labels must have the same hashable type.
     attributes : pandas.DataFrame of shape (C', m)
-        One row per class, indexed by class label. Rows for classes without samples are allowed.
-        Every class in ``y`` needs a row.
+        Class descriptions, indexed by class label. Every class in ``y`` needs a row. Rows of
+        classes without samples are allowed.
     unseen : array-like of class labels, default=()
         Classes whose labels must not be used for selection. All other classes are seen.
     feature_names : array-like of shape (d,), default=None
-        Distinct names. By default ``x0 … x(d-1)``.
+        Distinct names of the features. By default, they are named ``x0 … x(d-1)``.
     info : mapping, default=None
-        Further data from the source, such as groups of samples. Not used for selection.
+        Further data from the source, such as groups of samples. They are not used for
+        selection.
     scale : bool, default=False
-        If true, `split` divides features by their standard deviation in samples of seen
+        Whether `split` divides each feature by its standard deviation over the samples of seen
         classes.
     impute : bool, default=False
-        If true, `split` replaces missing values by the median of the feature in samples of seen
-        classes.
+        Whether `split` replaces missing values by the median of the feature over the samples of
+        seen classes.
     batch : array-like of shape (n,), default=None
-        Batches (donors, plates, sites). If given, `split` subtracts the offset of its batch
-        from each sample. Offsets are found in samples of seen classes, as `semfs.SemFS` does;
-        samples of other batches do not change. Sparse X becomes dense.
+        Batch of each sample, such as its donor, plate or site. If batches are given, `split`
+        subtracts from each sample the offset of its batch, and sparse X becomes dense. As in
+        `semfs.SemFS`, offsets are estimated from the samples of seen classes. Samples of
+        batches that contain no such sample do not change.
 
     Examples
     --------
@@ -122,11 +124,11 @@ class ZeroShotDataset:
 
     @property
     def seen(self) -> npt.NDArray:
-        """Labels of the classes that are not unseen, sorted."""
+        """Sorted labels of the seen classes."""
         return self.classes[~self._is_unseen()]
 
     def split(self) -> tuple[Matrix, npt.NDArray, Matrix, npt.NDArray]:
-        """Return ``X_seen, y_seen, X_unseen, y_unseen``, samples in their original order."""
+        """Return ``X_seen, y_seen, X_unseen, y_unseen`` with samples in the original order."""
         unseen = self._is_unseen()[self._codes]
         X_seen = self.X[~unseen]
         X_unseen = self.X[unseen]
@@ -174,8 +176,8 @@ class ZeroShotDataset:
     ) -> Iterator[Self]:
         """Iterate over ``n_splits`` data sets, each with ``n_unseen`` random unseen classes.
 
-        If there are few classes, some splits may be equal. Pass an int as ``random_state`` to
-        get the same splits every time.
+        If there are few classes, some splits may be identical. Pass an int as ``random_state``
+        to get the same splits every time.
         """
         rng = check_random_state(random_state)
         for _ in range(n_splits):
@@ -184,7 +186,7 @@ class ZeroShotDataset:
             yield self.with_unseen(self.classes[np.sort(drawn)])
 
     def every_split(self, n_seen: int = 2) -> Iterator[Self]:
-        """Iterate over all choices of ``n_seen`` seen classes; the others are unseen.
+        """Iterate over all choices of ``n_seen`` seen classes, with all other classes unseen.
 
         With two seen classes out of ten, these are the 45 splits of the paper's CIFAR10
         experiment.

@@ -64,22 +64,22 @@ def find_files(entry: Entry, folders: list[Path] | None = None) -> Path | None:
 
 
 def load_sample(name: str = "lung") -> ZeroShotDataset:
-    """Load the human lung cells that are part of semfs, or only the cells that line the lung.
+    """Load one of the two sets of human lung cells that are included in semfs.
 
-    Both hold log-normalized expression (natural log of 1 + counts per 10,000 counts of the
-    cell) as dense float32. Sources, licenses, attributes, splits and weaknesses are described
-    in ``docs/sample-data.md``.
+    Both sets hold log-normalized expression (the natural logarithm of 1 + counts per 10,000
+    counts of the cell) as dense float32. Their sources, licenses, attributes, splits and
+    weaknesses are described in ``docs/sample-data.md``.
 
     Parameters
     ----------
     name : {"lung", "lining"}, default="lung"
         "lung" has 964 cells of 19 types (seven of them unseen) from Tabula Sapiens (2022),
         2,000 genes, and 56 attributes, which are the ancestors of the types in the Cell
-        Ontology. ``info`` has the ontology id and the compartment of each type (``cl_ids``,
-        ``compartments``), and the samples that were not measured with 10x (``smart_seq2``).
-        "lining" has the 449 epithelial and endothelial cells of "lung", which have ten types
-        (four of them unseen), 800 genes, and 16 attributes from textbooks, each 0, 0.5
-        ("partly") or 1.
+        Ontology. Its ``info`` holds the ontology id and the compartment of each type
+        (``cl_ids``, ``compartments``), and the samples that were not measured with 10x
+        (``smart_seq2``). "lining" consists of the epithelial and endothelial cells of "lung".
+        It has 449 cells of ten types (four of them unseen), 800 genes, and 16 attributes from
+        textbooks, each of which is 0, 0.5 ("partly") or 1.
 
     Returns
     -------

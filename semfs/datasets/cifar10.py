@@ -33,10 +33,10 @@ def load_cifar10(
     *,
     attributes: Descriptions | None = None,
 ) -> ZeroShotDataset:
-    """Load CIFAR-10 with word vectors as attributes. All classes are seen.
+    """Load CIFAR-10 with word vectors as attributes.
 
-    ``data.every_split(n_seen=2)`` iterates over the paper's 45 splits. ``info`` has the row
-    numbers of the ``"train"`` and ``"test"`` images.
+    All classes are seen. ``data.every_split(n_seen=2)`` iterates over the paper's 45 splits.
+    ``info`` holds the row numbers of the ``"train"`` and ``"test"`` images.
 
     Parameters
     ----------
@@ -44,11 +44,13 @@ def load_cifar10(
         Folder with the binary batches (``data_batch_1.bin`` … ``test_batch.bin``), or with the
         folder ``cifar-10-batches-bin`` that contains them.
     features : path-like, array of shape (n, d) or "pixels", optional
-        Features with one row per image: the five training batches, then the test batch.
-        "pixels" uses the raw pixels, scaled to [0, 1]. Without features, X has no columns.
+        Features with one row per image, in the order of the five training batches and the test
+        batch. "pixels" uses the raw pixels, scaled to [0, 1]. If no features are given, X has
+        no columns.
     attributes : path-like or table, optional
-        Class descriptions, as a table or a table file. By default ``cifar10_wordTable.mat`` (50
-        × 10 ``wordTable`` and ``label_names``) in the folder or beside it.
+        Class descriptions, as a table or a table file. By default, ``cifar10_wordTable.mat`` in
+        the folder or next to it is read, with the variables ``wordTable`` (50 × 10) and
+        ``label_names``.
     """
     folder = _find_folder(Path(root))
     batches = [_read_batch(folder / name) for name in _BATCHES]

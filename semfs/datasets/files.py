@@ -47,29 +47,30 @@ def load_table(
     Parameters
     ----------
     path : path-like
-        ``.csv``, ``.tsv``, ``.txt`` (also ``.gz``), ``.xlsx``, ``.parquet``, ``.feather``,
-        ``.npz`` (see `load_npz`) or ``.h5ad``. Sparse matrices stay sparse.
+        A ``.csv``, ``.tsv``, ``.txt`` (also ``.gz``), ``.xlsx``, ``.parquet``, ``.feather``,
+        ``.npz`` (see `load_npz`) or ``.h5ad`` file. Sparse matrices stay sparse.
     label : str, optional
-        Name of the column with the class labels; for AnnData, a column of ``obs``. For NPZ, the
-        default is the array y. Samples without a label are left out, with a warning.
+        Name of the column with the class labels. For AnnData, it is a column of ``obs``. For
+        NPZ files, the default is the array y. Samples without a label are left out, with a
+        warning.
     attributes : path-like, DataFrame or mapping, optional
-        Class descriptions, in any form that `semfs.attributes.attributes_of` accepts: for
-        example a file, "names", "cl", or "labels" for classes described by their labels alone.
-        By default those in the NPZ file.
+        Class descriptions, in any form that `semfs.attributes.attributes_of` accepts, such as a
+        file, "names" or "cl". With "labels", classes are described by their labels alone. By
+        default, the attributes in the NPZ file are used.
     layer : str, optional
         Layer of an AnnData file to use instead of ``X``. ``"raw"`` uses ``raw.X``.
     unseen : array-like of class labels, default=()
-        Unseen classes. By default those that the NPZ file names, if any.
+        Unseen classes. By default, these are the unseen classes in the NPZ file, if any.
     drop : sequence of str, default=()
-        Columns that are not features. Columns without numbers are always left out, with a
-        warning. An index that pandas stored is left out, too.
+        Columns that are not features. Nonnumeric columns are always left out, with a warning.
+        An index stored by pandas is also left out.
     normalize : {"log1p"}, optional
-        "log1p" replaces stored counts by log(1 + counts per 10⁴ counts of the row).
+        "log1p" replaces stored counts by log(1 + counts per 10⁴ counts of the sample).
     impute : bool, default=False
-        Whether to accept missing values. `ZeroShotDataset.split` replaces them by medians.
+        Whether to accept missing values, which `ZeroShotDataset.split` replaces by medians.
     batch : str, optional
-        Column or array with the batch of each sample. `ZeroShotDataset.split` removes the
-        differences between batches.
+        Name of the column or array with the batch of each sample. `ZeroShotDataset.split`
+        removes the differences between batches.
     """
     # Folders of known formats are read too; `open_blocks` refuses others.
     path = Path(path) if Path(path).is_dir() else open_existing(path)
@@ -130,16 +131,18 @@ def _check_values(X: Any, names: list[str] | None, path: Path, impute: bool) -> 
 
 
 def load_npz(path: PathLike) -> ZeroShotDataset:
-    """Load a data set from one ``.npz`` file with the following arrays:
+    """Load a data set from an ``.npz`` file.
+
+    The file holds these arrays:
 
     - ``X`` (n, d), or ``X_data``, ``X_indices``, ``X_indptr``, ``X_shape`` (CSR);
-    - ``y`` (n,), 0-based class ids, or class names;
-    - ``A`` (C, m), the attributes of each class;
-    - ``classes`` (C,), optional: class names. Without them, labels are the ids;
+    - ``y`` (n,): class names or 0-based class ids;
+    - ``A`` (C, m): the attributes of each class;
+    - ``classes`` (C,), optional: class names, by default the ids;
     - ``unseen``, optional: ids or names of the unseen classes;
-    - ``attribute_names`` or ``attributes`` (m,) and ``feature_names`` (d,), optional.
+    - ``attribute_names`` or ``attributes`` (m,) and ``feature_names`` (d,), optional: names.
 
-    Other arrays are ignored, and nothing is unpickled. Samples with id -1 are unlabeled and are
+    Other arrays are ignored, and nothing is unpickled. Samples with id -1 are unlabeled and
     left out.
 
     Examples

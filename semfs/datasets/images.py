@@ -20,10 +20,10 @@ _APY_WORDS = 6
 
 
 def load_sun(root: PathLike, features: PathLike | Matrix | None = None) -> ZeroShotDataset:
-    """Load the SUN scenes: 717 classes (707 seen, 10 unseen) with 102 attributes.
+    """Load the SUN scenes with 717 classes (707 seen, 10 unseen) and 102 attributes.
 
-    Rows are in the order of ``images.mat``, and attributes are mean votes. Class names are the
-    folder names with ``_`` instead of ``/``, sorted, so the table equals ``original_att`` of
+    Samples are in the order of ``images.mat``, and attributes are mean votes. Class names are
+    the sorted folder names with ``_`` instead of ``/``, so the table equals ``original_att`` of
     xlsa17.
 
     Parameters
@@ -32,7 +32,8 @@ def load_sun(root: PathLike, features: PathLike | Matrix | None = None) -> ZeroS
         Folder with ``images.mat``, ``attributes.mat`` and
         ``attributeLabels_continuous.mat`` of the SUNAttributeDB release.
     features : path-like or array of shape (14340, d), optional
-        One row per image (see `read_features`). Without features, X has no columns.
+        Features with one row per image (see `read_features`). If no features are given, X has
+        no columns.
     """
     folder = Path(root)
     images = read_mat(folder / "images.mat", "images", list)
@@ -55,17 +56,18 @@ def load_sun(root: PathLike, features: PathLike | Matrix | None = None) -> ZeroS
 def load_apy(root: PathLike, features: PathLike | Matrix | None = None) -> ZeroShotDataset:
     """Load aPascal (20 seen classes) and aYahoo (12 unseen classes), with 64 attributes.
 
-    The attributes of a class are means over its objects. ``info`` has the row numbers of
+    The attributes of a class are means over its objects. ``info`` holds the row numbers of
     ``"apascal_train"``, ``"apascal_test"`` and ``"ayahoo_test"``.
 
     Parameters
     ----------
     root : path-like
-        Folder with ``apascal_train.txt``, ``apascal_test.txt``, ``ayahoo_test.txt`` (one
-        object per line: file, class, bounding box, 64 bits), ``attribute_names.txt`` and
-        ``class_names.txt``.
+        Folder with ``apascal_train.txt``, ``apascal_test.txt``, ``ayahoo_test.txt``,
+        ``attribute_names.txt`` and ``class_names.txt``. Each line of the first three files
+        describes one object by its file, class, bounding box and 64 bits.
     features : path-like or array of shape (15339, d), optional
-        One row per object (see `read_features`). Without features, X has no columns.
+        Features with one row per object (see `read_features`). If no features are given, X has
+        no columns.
     """
     folder = Path(root)
     names = _read_lines(folder / "attribute_names.txt")

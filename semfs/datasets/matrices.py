@@ -25,17 +25,17 @@ _USUAL_NAMES = ("X", "features")
 
 
 def read_features(source: PathLike | Matrix, n_rows: int | None = None) -> Matrix:
-    """Read a feature matrix (n, d) from a file, and check the number of rows.
+    """Read a feature matrix from a file and check its number of rows.
 
     Parameters
     ----------
     source : path-like or array of shape (n, d)
-        ``.npy`` (memory-mapped), ``.mat`` (version 5 or 7.3), or a file that `SemFS.fit` reads
-        (``.npz``, ``.h5``, tables, …). The matrix must be named X (in ``.mat`` files also
-        "features") or be the only one in the file. In ``.mat`` files, it may have one column
-        per sample instead of one row.
+        An array, a ``.npy`` file (memory-mapped), a ``.mat`` file (version 5 or 7.3), or a file
+        that `SemFS.fit` reads (``.npz``, ``.h5``, tables, …). The matrix must be named X (in
+        ``.mat`` files, "features" is also accepted) or be the only one in the file. In ``.mat``
+        files, a matrix with one column per sample is transposed.
     n_rows : int, optional
-        The expected number of samples.
+        The expected number of samples. An error is raised if the matrix has another number.
     """
     X: Any  # dense or sparse, of any type of numbers until it is checked
     if isinstance(source, np.ndarray) or sparse.issparse(source):

@@ -35,25 +35,27 @@ Rows = dict[str, npt.NDArray[np.int64]]
 def load_xlsa17(
     root: PathLike, name: str, split: str = "proposed", *, table: str = "att"
 ) -> ZeroShotDataset:
-    """Load a data set in the layout of the zero-shot benchmark.
+    """Load a data set in the layout of the zero-shot benchmark xlsa17.
 
-    All N images are loaded in the order and precision of the file. Labels are class names, and
-    attribute rows are in the order of ``allclasses_names``. ``info`` has the 0-based row
+    All images are loaded in the order and precision of the file. Labels are class names, and
+    attribute rows are in the order of ``allclasses_names``. ``info`` holds the 0-based row
     numbers of ``trainval``, ``test_seen`` and ``test_unseen``. To leave out the test images of
     seen classes, use ``data.X[data.info["trainval"]]``.
 
     Parameters
     ----------
     root : path-like
-        Folder that contains the folders of the data sets (``xlsa17/data`` after unpacking).
+        Folder that contains one folder per data set (``xlsa17/data`` after unpacking).
     name : str
         "AWA1", "AWA2", "CUB", "SUN", "APY", "FLO" or another folder with the same layout.
     split : {"proposed", "standard"}, default="proposed"
-        Which classes are unseen. "proposed" takes those of ``test_unseen_loc``. "standard"
-        takes those of the older literature; it is available for AWA1, AWA2 and APY.
+        Which classes are unseen. "proposed" uses the classes of ``test_unseen_loc``. "standard"
+        uses the unseen classes of the older literature, and is available for AWA1, AWA2 and
+        APY.
     table : {"att", "original_att"}, default="att"
-        In "att", each class has unit length. "original_att" is the published table, in which -1
-        marks values that the annotators did not give (AWA).
+        The attribute table. In "att", the attributes of each class have unit length.
+        "original_att" is the published table, in which -1 marks values that the annotators did
+        not give (AWA).
     """
     check_option("split", split, ("proposed", "standard"))
     splits_path, attributes, rows = read_splits(root, name, table)

@@ -1,4 +1,4 @@
-"""How well selected features separate unseen classes: scores, and splits by class."""
+"""Scores of how well selected features separate unseen classes, and splits by class."""
 
 from semfs.evaluation.scores import (
     adjusted_rand,

@@ -59,24 +59,24 @@ def cluster_scores(
     random_state: RandomState = 0,
     starts: ArrayLike | None = None,
 ) -> tuple[Float64, Float64]:
-    """Cluster samples into one cluster per class, and return accuracies and NMIs.
+    """Cluster samples into one cluster per class and return accuracies and NMIs.
 
-    Both have shape (n_repeats,). Each repeat is one run of Lloyd's K-means from its own
-    starting rows. Report the mean over repeats, not the best. The starting rows depend only on
-    ``random_state`` and the numbers of samples and classes, so that all selectors are compared
-    from the same starting rows.
+    Each repeat is one run of Lloyd's K-means from its own starting rows. Report the mean over
+    the repeats, not the best. The starting rows depend only on ``random_state`` and the numbers
+    of samples and classes, so all selectors are compared from the same starting rows. Both
+    results have shape (n_repeats,).
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
         Samples of the unseen classes, restricted to the selected features.
     y : array-like of shape (n,)
-        Classes of the samples, used only for scoring.
+        Classes of the samples, which are used only for scoring.
     n_repeats, random_state
-        Number of K-means runs, and seed of their `starting_rows`.
+        Number of K-means runs, and the seed of their `starting_rows`.
     starts : array-like of shape (n_repeats, K), optional
-        Indices of the rows to start from: for each repeat K different rows, where K is the
-        number of classes. By default they are drawn by `starting_rows`.
+        Indices of the rows to start from. Each repeat needs K different rows, where K is the
+        number of classes. By default, they are drawn by `starting_rows`.
 
     Examples
     --------
@@ -174,11 +174,11 @@ def run_kmeans(X: Float64, starts: Indices, n_clusters: int) -> list[npt.NDArray
 def starting_rows(
     n_samples: int, n_clusters: int, n_repeats: int = 20, random_state: RandomState = 0
 ) -> Indices:
-    """Draw ``n_clusters`` different rows for each repeat, shape (n_repeats, n_clusters).
+    """Draw ``n_clusters`` different rows for each repeat.
 
-    The seed of repeat r is (random_state, r), so that a larger ``n_repeats`` adds repeats but
-    does not change the first ones. NumPy's ``RandomState`` gives the same numbers in all
-    versions.
+    The result has shape (n_repeats, n_clusters). The seed of repeat r is (random_state, r), so
+    a larger ``n_repeats`` adds repeats without changing the first ones. NumPy's ``RandomState``
+    gives the same numbers in all versions.
 
     >>> starting_rows(100, 3, n_repeats=2, random_state=0).shape
     (2, 3)
@@ -204,18 +204,18 @@ def starting_rows(
 def cluster_scorer(
     metric: str = "accuracy", *, n_repeats: int = 20, random_state: RandomState = 0
 ) -> Scorer:
-    """Return a scorer for ``scoring=``: the mean of `cluster_scores` on the test samples.
+    """Return a scorer for ``scoring=`` that averages `cluster_scores` on the test samples.
 
-    The estimator is a selector, or a pipeline that ends with one. The scorer clusters
-    ``estimator.transform(X)``. Use it with `ClassKFold` or `ClassShuffleSplit`, because their
-    test samples belong to classes that are not in the training part.
+    The estimator must be a selector or a pipeline that ends with one. The scorer clusters
+    ``estimator.transform(X)``. Use it with `ClassKFold` or `ClassShuffleSplit`, whose test
+    samples belong to classes that are not in the training part.
 
     Parameters
     ----------
     metric : {"accuracy", "nmi"}
-        "acc" is short for "accuracy".
+        The score to average. "acc" is accepted as a short form of "accuracy".
     n_repeats, random_state
-        As in `cluster_scores`.
+        See `cluster_scores`.
 
     Examples
     --------
@@ -261,10 +261,10 @@ def _mean_score(
 
 
 def clustering_accuracy(y_true: LabelsLike, y_pred: LabelsLike) -> float:
-    """Return the accuracy under the best one-to-one matching of clusters with classes.
+    """Return the accuracy under the best one-to-one matching of clusters and classes.
 
-    Each class of y_true (n,) is matched with at most one cluster of y_pred (n,); label values
-    do not matter. Samples in unmatched clusters are errors.
+    Each class in y_true is matched with at most one cluster in y_pred. Label values do not
+    matter. Samples in unmatched clusters count as errors.
 
     Examples
     --------
@@ -277,11 +277,12 @@ def clustering_accuracy(y_true: LabelsLike, y_pred: LabelsLike) -> float:
 
 
 def normalized_mutual_info(y_true: LabelsLike, y_pred: LabelsLike) -> float:
-    """Return I(y_true; y_pred) / max(H(y_true), H(y_pred)) of two labelings (n,), 0 to 1.
+    """Return the normalized mutual information of two labelings, between 0 and 1.
 
-    This is the normalization of the paper and of ``average_method="max"`` in scikit-learn. The
-    default of scikit-learn, the arithmetic mean, gives larger values. If both labelings have
-    only one cluster, the result is 1.0.
+    The value is I(y_true; y_pred) / max(H(y_true), H(y_pred)). The paper uses this
+    normalization, and so does scikit-learn with ``average_method="max"``. Scikit-learn's
+    default, the arithmetic mean, gives larger values. If both labelings have only one cluster,
+    the result is 1.0.
 
     Examples
     --------
@@ -294,12 +295,12 @@ def normalized_mutual_info(y_true: LabelsLike, y_pred: LabelsLike) -> float:
 
 
 def adjusted_rand(y_true: LabelsLike, y_pred: LabelsLike) -> float:
-    """Return the adjusted Rand index of two labelings (n,).
+    """Return the adjusted Rand index of two labelings.
 
     The index is the share of pairs of samples on which both labelings agree (same cluster or
-    different clusters), corrected for chance. It is 1 for equal partitions, about 0 for random
-    ones, and at least -0.5. This function is scikit-learn's ``adjusted_rand_score``, but labels
-    may have any hashable type.
+    different clusters), corrected for chance. It is 1 for identical partitions, about 0 for
+    random partitions, and never below -0.5. The function is equivalent to scikit-learn's
+    ``adjusted_rand_score``, but labels may have any hashable type.
 
     Examples
     --------
@@ -360,7 +361,7 @@ def knn_balanced_accuracy(
     """Return the balanced accuracy of a k-nearest-neighbor classifier on test samples.
 
     Balanced accuracy is the share of correctly classified samples of each class, averaged over
-    the classes in ``y_test``, so that small and large classes have the same weight. A class
+    the classes in ``y_test``. Small and large classes therefore have the same weight. A class
     that is not in ``y_train`` contributes 0.
 
     Parameters
@@ -368,9 +369,9 @@ def knn_balanced_accuracy(
     X_train, X_test : array-like or sparse matrix of shape (n, d) and (n', d)
         Training and test samples, restricted to the selected features.
     y_train, y_test : array-like of shape (n,) and (n',)
-        Their classes.
+        Classes of the training and test samples.
     n_neighbors : int, default=5
-        Number of nearest neighbors (by Euclidean distance), which vote with equal weights.
+        Number of nearest neighbors (by Euclidean distance). They vote with equal weights.
 
     Examples
     --------

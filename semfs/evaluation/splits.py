@@ -30,7 +30,7 @@ class _ClassSplitter(BaseCrossValidator):
         y: LabelsLike | None = None,
         groups: LabelsLike | None = None,
     ) -> int:
-        """Return the number of splits. The arguments are scikit-learn's and are ignored."""
+        """Return the number of splits; all arguments are ignored, as in scikit-learn."""
         return self.n_splits
 
     def _iter_test_masks(
@@ -48,21 +48,21 @@ class _ClassSplitter(BaseCrossValidator):
 
 @dataclass(eq=False, repr=False)
 class ClassKFold(_ClassSplitter):
-    """Cross-validation that holds out whole classes: K folds of classes.
+    """K-fold cross-validation that holds out whole classes.
 
-    Each class is in the test part of one fold. Pass it as ``cv=``, together with a ``scoring=``
-    such as `cluster_scorer`, because the score of a classifier is zero on classes that are not
-    in its training part.
+    Each class is in the test part of exactly one fold. Pass the splitter as ``cv=``, together
+    with a ``scoring=`` such as `cluster_scorer`. The scores of classifiers are zero on classes
+    that are not in the training part.
 
     Parameters
     ----------
     n_splits : int
-        Number of folds. Each needs at least two classes.
+        Number of folds. Each fold needs at least two classes.
     shuffle : bool
-        Whether to assign classes to folds at random. Otherwise, each fold consists of classes
+        Whether to assign classes to folds at random. If false, each fold consists of classes
         that are adjacent in sorted order.
     random_state : int, RandomState or None
-        Used with ``shuffle=True``.
+        Seed of the random assignment. It is used only if ``shuffle=True``.
 
     Examples
     --------
@@ -102,14 +102,16 @@ class ClassKFold(_ClassSplitter):
 
 @dataclass(eq=False, repr=False)
 class ClassShuffleSplit(_ClassSplitter):
-    """Cross-validation that holds out whole classes: random splits of the classes.
+    """Cross-validation with random splits that hold out whole classes.
 
     Parameters
     ----------
     n_splits : int
+        Number of random splits.
     test_size : float or int
         Share (rounded up) or number of the classes in the test part.
     random_state : int, RandomState or None
+        Seed of the random splits.
 
     Examples
     --------
