@@ -10,6 +10,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from inspect import signature
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -145,6 +146,7 @@ def select_genes(
     if genes is None or genes is adata:
         found = type(adata).__name__
         raise TypeError(f"select_genes needs an AnnData object, got {found}.")
+    _check_names(parameters)
     if copy:
         # a backed object can be copied into another file only
         adata = adata.to_memory() if adata.isbacked else adata.copy()
@@ -361,6 +363,15 @@ def _batch_like_columns(genes: GeneMatrix, labels: Labels) -> dict[str, Indices]
     unlabeled = np.flatnonzero(labels.codes == UNLABELED)
     names = [str(name) for name in genes.adata.obs if looks_like_batches(str(name))]
     return {name: genes.labels(name).codes[unlabeled] for name in names}
+
+
+def _check_names(parameters: Mapping[str, Any]) -> None:
+    """Raise if one of the names is no parameter of `select_genes` or `SemFS`."""
+    known = [*signature(select_genes).parameters, *SemFS().get_params()]
+    for name in parameters:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise TypeError(f"select_genes has no parameter {name!r}{hint or '.'}")
 
 
 def _with_columns(genes: GeneMatrix, parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -780,3 +780,8 @@ def test_annotate_leaves_out_genes_that_are_missing():
     assert np.mean(cells.obs["semfs_class"].astype(str) == types) > 0.4
     with pytest.raises(ValueError, match=r"X lacks 4 of 40 selected features.*ignore"):
         annotate(cells, selector, missing_features="error")
+
+
+def test_a_misspelt_parameter_of_select_genes_is_named():
+    with pytest.raises(TypeError, match="no parameter 'n_gene'; did you mean 'n_genes'"):
+        select_genes(cells(), "type", n_gene=3)

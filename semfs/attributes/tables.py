@@ -330,8 +330,12 @@ def _missing_message(missing: list[Label], known: list[Label]) -> str:
             hint += " If your labels start at 1, subtract 1."
         elif len(missing) > 1:
             hint += " If rows are attributes, transpose the array."
-    if any(_letters(item) in _NO_LABELS for item in missing):
-        hint += " None or NaN in y marks unlabeled samples."
+    texts = [str(item) for item in missing if _letters(item) in _NO_LABELS]
+    if texts:
+        hint += (
+            " None or NaN in y marks unlabeled samples; on the command line, name such "
+            f"text with --unlabeled-names {texts[0]!r}."
+        )
     shown = ", ".join(repr(item) for item in known[:8])
     if len(known) > 8:
         shown += ", …"

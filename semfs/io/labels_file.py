@@ -105,9 +105,22 @@ def read_label_file(
         return labels_in_file(joined, path, no_label).as_int()
     _check_other_names(path, text, reader.row_names)
     # no names: the whole line is the label, with the commas in it
-    labels = labels_in_file(text.splitlines(), path, no_label).as_int()
+    lines = [_without_quotes(line) for line in text.splitlines()]
+    labels = labels_in_file(lines, path, no_label).as_int()
     _check_repeated(path, labels)
     return labels
+
+
+def _without_quotes(line: str) -> str:
+    """Return a line without the quotes that spreadsheets put around text with commas.
+
+    >>> _without_quotes('"CD4-positive, alpha-beta T cell"')
+    'CD4-positive, alpha-beta T cell'
+    """
+    inside = line.strip()[1:-1]
+    if line.strip() == f'"{inside}"' and '"' not in inside:
+        return inside
+    return line
 
 
 def _check_repeated(path: Path, labels: Labels) -> None:

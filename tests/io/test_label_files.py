@@ -265,3 +265,12 @@ def test_gene_names_and_barcodes_of_another_number_are_reported(tmp_path):
 def test_a_folder_of_something_else_is_an_unknown_format(tmp_path):
     with pytest.raises(ValueError, match=r"unknown format.*or a 10x folder"):
         open_reader(tmp_path, LABELS)
+
+
+def test_quotes_around_a_label_with_commas_are_no_part_of_it(tmp_path):
+    lines = tmp_path / "labels.txt"
+    lines.write_text(
+        "".join(f'"{label}"\n' if "," in label else f"{label}\n" for label in LABELS)
+    )
+    _, labels = open_reader(mtx(tmp_path), str(lines))
+    assert labels.array().tolist() == LABELS.tolist()

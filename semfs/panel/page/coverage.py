@@ -10,9 +10,8 @@ from semfs.panel.words import CELLS
 if TYPE_CHECKING:
     from semfs.panel.report import PanelReport
 
-#: A marker above the threshold in a smaller share of the samples of its class is weak: a few of
-#: them decide its mean. About a quarter of the cells of a type miss a gene that all of them
-#: express; three quarters seldom do.
+#: A marker above the threshold in a smaller share of the samples of its class is weak, because
+#: few of them decide its mean. One in four is a convention, not a measurement.
 LEAST_EXPRESSING = 0.25
 #: Predicted shares below this are not named: predictions are too small as a rule.
 LEAST_PREDICTED = 0.01

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,9 +23,6 @@ from semfs.rows import MemoryRows, in_memory
 from semfs.selectors.inputs.labeled import InMemory
 from semfs.selectors.inputs.unlabeled_rows import UnlabeledRows
 from semfs.validation import ParameterError, listed
-
-if TYPE_CHECKING:
-    pass
 
 
 def fills_gaps(estimator: object) -> bool:
