@@ -189,7 +189,7 @@ def resolve_each(
     [[0, 2], [1]]
     """
     if isinstance(values, str):
-        message = f"must be a list of features, got {values!r}; write [{values!r}]."
+        message = f"must be a list of features, got {values!r}. Write [{values!r}]."
         raise ParameterTypeError(parameter, message)
     known = _Known(names, groups, gene_columns)
     if n_features is None:
@@ -360,9 +360,9 @@ def _other_kind_of_name(name: str, known: _Known) -> str:
     share = n_ids / max(1, len(known.features))
     shown = listed(list(known.features), 3)
     if ENSEMBL_ID.match(name) and share <= 1 - MOSTLY_IDS:
-        return f". It is an Ensembl id, but the data go by other names ({shown})."
+        return f". It is an Ensembl id, but the data use other names ({shown})."
     if not ENSEMBL_ID.match(name) and share >= MOSTLY_IDS:
-        return f". The data go by Ensembl ids ({shown})."
+        return f". The data use Ensembl ids ({shown})."
     return ""
 
 
@@ -372,24 +372,25 @@ def _column_hint(wanted: Callable[[str], bool], known: _Known) -> str:
         return ""
     for column, values in known.gene_columns().items():
         if any(isinstance(value, str) and wanted(value) for value in values):
-            return f' The column {column!r} of var has it. Use gene_symbols="{column}".'
+            return f' The column {column!r} of var contains it. Use gene_symbols="{column}".'
     return ""
 
 
 def _no_column_hint(known: _Known) -> str:
     """Return what to do about a name of another kind that no known column of var has."""
     if known.gene_columns is not None:
-        return " No column of var has it. Give names as the data have them."
+        return " No column of var contains it. Use the names that appear in the data."
     return (
-        " Give names as the data have them; for AnnData, gene_symbols can be a column of var "
-        "with the names that you use."
+        " Use the names that appear in the data. For AnnData, you can "
+        "also set gene_symbols to the column of var that holds your "
+        "names."
     )
 
 
 def _unknown_name(name: str, known: _Known) -> str:
     """Return the end of a message about a name that no feature and no group has."""
     if re.search(r"[*?\[]", name):
-        return f". A pattern is a regular expression after {PATTERN_PREFIX!r}: 're:^MT-'."
+        return f". Write a pattern as a regular expression after {PATTERN_PREFIX!r}: 're:^MT-'."
     same = known.meant.places.same_gene(name)
     if same:
         shown = listed([repr(known.meant.places.names[place]) for place in same])
@@ -438,7 +439,7 @@ def _names_in_file(parameter: str, path: Path, known: _Known) -> list[str]:
     if found.column:
         # Another column may be meant, which only the user knows.
         n_names = counted(len(found.names), "name")
-        message = f": {path} is a table; the {n_names} in its {found.column} are used."
+        message = f": {path} is a table. The {n_names} in its {found.column} are used."
         warn_user(ParameterWarning(parameter, message))
     return found.names
 
@@ -477,4 +478,4 @@ def check_unique_names(columns: Sequence[object]) -> None:
         return
     repeated = [name for name, count in Counter(names).items() if count > 1]
     shown = listed([repr(name) for name in repeated])
-    raise ValueError(f"X has several columns of the same name: {shown}. Rename them.")
+    raise ValueError(f"X has several columns with the same name: {shown}. Rename them.")

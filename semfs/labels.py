@@ -262,12 +262,14 @@ def unlabeled_note(labels: Labels, used: bool) -> str:
     text = f": {labels.n_unlabeled} of {len(labels)} samples have no label. "
     if used:
         return text + (
-            "They are used as examples of unseen classes: features are also selected "
-            'to separate their clusters. unlabeled="drop" leaves them out.'
+            "They are used as examples of unseen classes: features are "
+            "also selected to separate their clusters. Use "
+            'unlabeled="drop" to leave them out.'
         )
     return text + (
-        'They are left out. unlabeled="use" uses them as examples of unseen classes: '
-        "features are then also selected to separate their clusters."
+        'They are left out. Use unlabeled="use" to treat them as '
+        "examples of unseen classes; features are then also selected to "
+        "separate their clusters."
     )
 
 
@@ -286,8 +288,9 @@ def similar_labels(classes: Iterable[Label]) -> str:
     if not groups:
         return ""
     return (
-        f"these labels differ only in case or spaces: {listed(groups)}. They are used as "
-        "different classes; rename one if they are the same class."
+        f"these labels differ only in case or spaces: {listed(groups)}. "
+        "They are used as different classes. If they are the same class, "
+        "rename one of them."
     )
 
 

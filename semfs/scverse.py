@@ -331,7 +331,7 @@ def _cells_to_name(
     # two answers to one question would hide a mistake
     for name, value in given.items():
         if value is not None:
-            message = "is for AnnData objects. Give it to `view` instead."
+            message = "is for AnnData objects. Pass it to `view` instead."
             raise ParameterError(name, message)
     return genes
 
@@ -452,9 +452,10 @@ def _warn_of_unlabeled_cells(labels: Labels, groupby: str, unlabeled: str) -> No
     ]
     if found:
         message = (
-            f": {groupby!r} has text that often means 'no label', but here it is kept as a "
-            f"class of its own: {listed(found)}. To use these cells as unlabeled cells, "
-            "replace the text by None; to leave them out, drop the cells."
+            f": {groupby!r} has text that often means 'no label', but is "
+            f"used here as a class of its own: {listed(found)}. To use "
+            "these cells as unlabeled cells, replace the text with None. "
+            "To leave them out, drop the cells."
         )
         warn_user(ParameterWarning("groupby", message))
 
@@ -484,22 +485,20 @@ def without_rare_classes(
     count = counted(len(rare), "class", "classes")
     if min_samples is None:
         message = (
-            f": {count} with fewer than {limit} samples: {shown}. Each counts as "
-            f"much as a large class. {parameter}={limit} "
-            "leaves them out; predict then gives "
-            "their samples the names of other classes."
+            f": {count} with fewer than {limit} samples: {shown}. Each "
+            f"counts as much as a large class. Use {parameter}={limit} to "
+            "leave them out; predict then assigns their samples to other "
+            "classes."
         )
         warn_user(ParameterWarning(parameter, message))
         return labels
     message = (
-        f": {count} with fewer than {limit} "
-        f"samples: {shown}. Their samples and "
-        "descriptions are not used, so that predict gives "
-        "their samples the names of other "
-        "classes."
+        f": {count} with fewer than {limit} samples: {shown}. Their "
+        "samples and descriptions are not used, so predict assigns their "
+        "samples to other classes."
     )
     if unseen is not None:
-        message += " To use such a description, name the class with unseen=CLASS."
+        message += " To use the description of such a class, name the class with unseen=CLASS."
     warn_user(ParameterWarning(parameter, message))
     return labels.leave_out([labels.classes[c] for c in rare])
 
@@ -522,7 +521,7 @@ def named_classes(parameter: str, names: Collection[Label], labels: Labels) -> l
     found = classes_in([str(name) for name in names], classes)
     unknown = [label for label in found if label not in classes]
     if unknown:
-        known = f". Classes: {listed(classes, 8)}. Repeat --unseen if names have commas."
+        known = f". Classes: {listed(classes, 8)}. If names contain commas, repeat --unseen."
         hint = did_you_mean(unknown[0], classes) or known
         message = f": class {unknown[0]!r} does not occur in the data{hint}"
         raise ParameterError(parameter, message)

@@ -248,14 +248,15 @@ FILL_GAPS = (
 )
 #: What to do about infinity, which nothing fills.
 REPLACE_INFINITY = (
-    "Infinity is not a missing value, and nothing fills it. Replace it by the right value, or "
-    "by an empty cell (NaN) if there is none."
+    "Infinity is not a missing value, and nothing fills it. Replace it "
+    "with the right value, or with an empty cell (NaN) if there is none."
 )
 #: The same as `FILL_GAPS` for samples that a fitted selector is applied to.
 FILL_TO_PREDICT = (
-    "These features are selected, and each sample needs a value of them: fill these cells. To "
-    "predict without a feature, leave its column out of the data and choose "
-    "missing_features='ignore' (on the command line, --missing-features ignore)."
+    "These features are selected, and every sample needs a value for "
+    "each of them. Fill these cells. To predict without a feature, leave "
+    "its column out of the data and use missing_features='ignore' (on "
+    "the command line, --missing-features ignore)."
 )
 
 
@@ -325,7 +326,7 @@ def _affected_columns(counts: Indices, names: Sequence[object] | None) -> str:
         f"{j if names is None else repr(names[j])} ({counts[j]})" for j in affected.tolist()
     ]
     number = "1 column" if len(affected) == 1 else f"{len(affected)} columns"
-    return f" In all {counts.sum()} in {number}: {listed(shown, MOST_COLUMNS)}."
+    return f" In total, {counts.sum()} in {number}: {listed(shown, MOST_COLUMNS)}."
 
 
 def _place(

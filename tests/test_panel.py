@@ -422,7 +422,7 @@ def test_the_page_of_a_loaded_selector_does_not_say_what_groups_are_worth(tmp_pa
 
 def test_the_page_says_that_rules_held_on_every_bootstrap():
     X, y = planted()
-    told = "All rules held every time"
+    told = "All rules were met every time"
     free = panel_report(SemFS(2, exclude=[5]).fit(X, y), n_bootstraps=2)
     assert told not in free.render()
     grouped = panel_report(SemFS(1, groups=list("aabbcc")).fit(X, y), n_bootstraps=2)

@@ -156,7 +156,7 @@ def test_views_take_layers_raw_and_symbols(adata):
     "options, message",
     [
         ({"layer": "nothing"}, "no layer 'nothing'; layers: double, counts, raw"),
-        ({"layer": "double", "use_raw": True}, "use_raw=True: give one of the two"),
+        ({"layer": "double", "use_raw": True}, "or use_raw=True, not both"),
         ({"gene_symbols": "nothing"}, "var has no column 'nothing'; found: symbol"),
     ],
 )
@@ -289,7 +289,7 @@ def test_other_numbers_are_taken_as_they_are(make, form):
 def test_standardized_cells_are_noticed():
     adata = cells(np.asarray)
     adata.X = standardized()[:, HVG]
-    message = "layer: the cells look standardized .* Other matrices are: double, counts, raw"
+    message = "layer: the cells look standardized .* Other matrices: double, counts, raw"
     with pytest.warns(UserWarning, match=message):
         select_genes(adata, "cell_type", 2)
     with warnings.catch_warnings(action="error"):
@@ -397,7 +397,7 @@ def test_select_genes_warns_of_cells_without_a_type_and_of_text_that_may_mean_no
     adata = cells()
     adata.obs["cell_type"] = adata.obs["cell_type"].astype(object)
     adata.obs.iloc[::5, 0] = None
-    message = r"groupby: 12 of 60 samples have no label.*unlabeled=.drop. leaves them out"
+    message = r"groupby: 12 of 60 samples have no label.*Use unlabeled=.drop. to leave them out"
     with pytest.warns(ParameterWarning, match=message):
         select_genes(adata, "cell_type", 3)
     labeled = adata[adata.obs["cell_type"].notna()].copy()
@@ -409,7 +409,7 @@ def test_select_genes_warns_of_cells_without_a_type_and_of_text_that_may_mean_no
     with pytest.raises(ValueError, match="unlabeled must be 'use' or 'drop'"):
         select_genes(adata, "cell_type", 3, unlabeled="keep")
     labeled.obs.iloc[::8, 0] = "Unknown"
-    message = r"kept as a class of its own: 'Unknown' \(6 cells\)\. .* replace the text by None"
+    message = r"used here as a class of its own: 'Unknown' \(6 cells\)\. .* text with None"
     with pytest.warns(ParameterWarning, match=message):
         select_genes(labeled, "cell_type", 3)
     assert "Unknown" in labeled.uns["semfs"]["classes"]
@@ -424,7 +424,7 @@ def test_types_that_differ_only_in_case_or_spaces_are_named_once():
         select_genes(adata, "cell_type", 3)
     similar = [str(warning.message) for warning in found if "only in case" in str(warning)]
     assert len(similar) == 1
-    assert "rename one if they are the same class" in similar[0]
+    assert "If they are the same class, rename one" in similar[0]
     with pytest.warns(ParameterWarning, match="^y: these labels differ only in case"):
         SemFSCV(3, n_repeats=1).fit(expression(), types)
 
@@ -461,11 +461,12 @@ def test_rare_types_are_named_or_left_out():
     with pytest.warns(UserWarning, match=r"1 class .* 5 samples: B cell \(3\)") as found:
         select_genes(adata, "cell_type", 3)
     (text,) = [str(warning.message) for warning in found if "B cell" in str(warning.message)]
-    assert "min_cells=5 leaves them out" in text
-    assert "predict then gives their samples the names of other classes" in text
+    assert "Use min_cells=5 to leave them out" in text
+    assert "predict then assigns their samples to other classes" in text
     assert "B cell" in adata.uns["semfs"]["classes"]
     with pytest.warns(
-        UserWarning, match=r"B cell \(3\)\. Their samples and descriptions are not used.*names"
+        UserWarning,
+        match=r"B cell \(3\)\. Their samples and descriptions are not used.*To use the description",
     ):
         select_genes(adata, "cell_type", 3, min_cells=4)
     assert "B cell" not in adata.uns["semfs"]["classes"]
@@ -637,7 +638,7 @@ def test_standardized_cells_are_noticed_in_predictions():
     scaled = adata.copy()
     scaled.layers["log"] = adata.X
     scaled.X = (adata.X - adata.X.mean(axis=0)) / adata.X.std(axis=0)
-    message = "layer: the cells look standardized .* those of the fit were not.*, log"
+    message = "layer: the cells look standardized .* the training samples were not.*, log"
     with pytest.warns(ParameterWarning, match=message):
         selector.predict(scaled)
     with pytest.warns(ParameterWarning, match=message):
@@ -645,7 +646,7 @@ def test_standardized_cells_are_noticed_in_predictions():
     with warnings.catch_warnings(record=True, action="always") as caught:
         annotate(scaled, selector, layer="log")
         SemFS(3).fit(scaled, "cell_type").predict(scaled)
-    assert not any("those of the fit" in str(warning.message) for warning in caught)
+    assert not any("the training samples" in str(warning.message) for warning in caught)
 
 
 def test_a_column_with_the_names_of_the_fit_is_named():
@@ -655,7 +656,9 @@ def test_a_column_with_the_names_of_the_fit_is_named():
     adata.var["symbol"] = adata.var_names
     adata.var["length"] = 1.5
     adata.var_names = [f"ENSG{i}" for i in range(adata.n_vars)]
-    message = r"none of the 3 selected .*ENSG0.*'symbol' of var has 3.*gene_symbols=\"symbol\""
+    message = (
+        r"none of the 3 selected .*ENSG0.*'symbol' of var contains 3.*gene_symbols=\"symbol\""
+    )
     for missing in ("error", "ignore"):
         with pytest.raises(ParameterError, match=message):
             annotate(adata, selector, missing_features=missing)

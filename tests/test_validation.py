@@ -192,7 +192,7 @@ def test_features_of_wrong_types_are_refused(values, message):
 def test_a_table_may_be_given_where_a_list_is_expected(tmp_path, parameter, text, column):
     path = tmp_path / "panel.csv"
     path.write_text(text)
-    message = rf"{parameter}: .*panel.csv is a table; the 2 names in its column {column} are"
+    message = rf"{parameter}: .*panel.csv is a table. The 2 names in its column {column} are"
     with pytest.warns(ParameterWarning, match=message):
         found = resolve_features(parameter, [str(path)], NAMES)
     assert sorted(found.tolist()) == [1, 4]

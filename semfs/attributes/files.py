@@ -97,12 +97,13 @@ def _class_labels(path: Path, cells: Sequence[object]) -> list[str]:
     labels = ["" if is_missing(cell) else str(cell).strip() for cell in cells]
     if "" in labels:
         raise FileError(
-            f"{path}: row {labels.index('') + 1} has no class label. Fill it in, or delete "
-            "the row."
+            f"{path}: row {labels.index('') + 1} has no class label. Fill "
+            "in the label, or delete the row."
         )
     repeated = (
-        f"{path}: class {{}} has more than one row. The first column must hold the name of "
-        "each class once; move it there if it is elsewhere."
+        f"{path}: class {{}} has more than one row. The first column must "
+        "hold the name of each class exactly once. If another column "
+        "holds the names, move it there."
     )
     check_distinct(labels, repeated, FileError)
     return labels
@@ -118,11 +119,12 @@ def _as_numbers(path: Path, name: str, cells: Sequence[object]) -> Float64:
         row = int(wrong.argmax())
         cell = cells[row]
         empty = cell is None or cell == ""
-        advice = "Fill it in, or drop the column."
+        advice = "Fill in the cell, or drop the column."
         if isinstance(cell, str) and " " in cell.strip():
             advice = (
-                "Descriptions in words become numbers by encode_class_names "
-                f"(semfs attributes {path} -o TABLE.csv)."
+                "To convert descriptions in words to numbers, use "
+                f"encode_class_names (semfs attributes {path} -o "
+                "TABLE.csv)."
             )
         raise FileError(
             f"{path}: {'nothing' if empty else repr(cell)} in column {name!r}, row {row + 1}; "

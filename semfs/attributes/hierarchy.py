@@ -56,8 +56,8 @@ def attributes_from_hierarchy(levels: pd.DataFrame) -> pd.DataFrame:
     frame = pandas.DataFrame(levels)
     if frame.shape[1] < 2:
         raise ValueError(
-            f"levels has {frame.shape[1]} column; at least two were expected, the coarsest "
-            "first and the classes last."
+            f"levels has {frame.shape[1]} column, but at least two were "
+            "expected: the coarsest level first and the classes last."
         )
     *coarser, finest = frame.columns
     frame = frame[~frame[finest].map(is_missing).astype(bool)]
@@ -87,9 +87,10 @@ def _value_of_classes(frame: pd.DataFrame, level: Any, finest: Any) -> dict[Any,
     if conflicts:
         shown = [f"{label} is in {' and '.join(v)}" for label, v in conflicts.items()]
         raise ValueError(
-            f"{level} is not a level above {finest}: {listed(shown, MOST_NAMED)}. Every "
-            "class must have one value of each coarser level; rename classes, or correct the "
-            "annotation."
+            f"{level} is not a level above {finest}: "
+            f"{listed(shown, MOST_NAMED)}. Every class must have exactly "
+            "one value at each coarser level. Rename classes, or correct "
+            "the annotation."
         )
     return found
 
@@ -157,7 +158,8 @@ def _common_classes(tables: Sequence[AttributeTable]) -> list[Any]:
     if not common:
         first = [str(table.classes.tolist()[0]) for table in tables]
         raise ValueError(
-            "The tables have no class in common; their first classes are "
-            f"{', '.join(first)}. Describe the same classes by all of them."
+            "The tables have no class in common. Their first classes are "
+            f"{', '.join(first)}. Describe the same classes in all "
+            "tables."
         )
     return common

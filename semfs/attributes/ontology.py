@@ -87,8 +87,9 @@ def attributes_from_ontology(
     table = _ancestor_table(ids, known, keep_given=own)
     if table.empty:
         raise ValueError(
-            f"{source}: the {len(labels)} classes have the same ancestors, which do not "
-            "separate them. Give more classes, or add the term of each class: own=True."
+            f"{source}: the {len(labels)} classes have the same "
+            "ancestors, which do not separate them. Give more classes, "
+            "or use own=True to add the term of each class itself."
         )
     return table.set_axis(labels, axis=0)
 
@@ -157,8 +158,8 @@ def _find_all(names: list[str], terms: Terms, source: str) -> list[str]:
         advice = ""
         if len(problems) > 1:
             advice = (
-                " mapping_template (semfs attributes --template) lists a class for each "
-                "label, to be corrected."
+                " mapping_template (semfs attributes --template) writes "
+                "a list of suggested classes that you can correct."
             )
         raise ValueError(f"{source}: {' '.join(problems)}{advice}")
     return [index.find(name)[0] for name in names]

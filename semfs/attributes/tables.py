@@ -127,8 +127,9 @@ class AttributeTable:
         wanted = fitted.names.tolist()
         if len(names) != len(wanted):
             raise ValueError(
-                f"{what} has {len(names)} attributes, but the selector was fitted with "
-                f"{len(wanted)}. Describe all classes by the same attributes."
+                f"{what} has {len(names)} attributes, but the selector "
+                f"was fitted with {len(wanted)}. Describe all classes "
+                "with the same attributes."
             )
         same_names = set(names) == set(wanted) and len(set(names)) == len(names)
         # Numbers of columns carry no meaning: then position is all there is to match by.
@@ -292,10 +293,12 @@ def _checked(parts: _Parts) -> AttributeTable:
         place = f"for class {labels[row]!r} in column {names[column]!r}"
         if np.isnan(value):
             raise ValueError(
-                f"attributes has no value (NaN) {place}. Fill it in, or drop the column."
+                f"attributes has no value (NaN) {place}. Fill in the value, or drop the column."
             )
         if np.isinf(value):
-            raise ValueError(f"attributes is infinite {place}. Correct it, or drop the column.")
+            raise ValueError(
+                f"attributes is infinite {place}. Correct the value, or drop the column."
+            )
         raise ValueError(
             f"attributes holds {value} {place}, which is too large to be squared. "
             "Rescale the column, or drop it."
@@ -340,8 +343,9 @@ def _missing_message(missing: list[Label], known: list[Label]) -> str:
     if len(known) > 8:
         shown += ", …"
     return (
-        f"has no row for class {label!r}{more}{hint} Add it, or drop that class "
-        f"from y (on the command line, --unseen); known classes: {shown}"
+        f"has no row for class {label!r}{more}{hint} Add the row, or drop "
+        "that class from y (on the command line, --unseen). Known "
+        f"classes: {shown}"
     )
 
 

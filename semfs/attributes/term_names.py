@@ -150,8 +150,8 @@ class TermIndex:
     def _remedy(self, name: str) -> str:
         if is_no_label(name):
             return (
-                "if it marks samples without a label, leave it out (None or NaN in y; "
-                "--unlabeled-names in commands)."
+                "if it marks samples without a label, leave it out (None "
+                "or NaN in y; on the command line, --unlabeled-names)."
             )
         suggestion = self.suggest(name)
         if suggestion is None:

@@ -80,8 +80,9 @@ def _no_part_of(path: Path) -> FileError:
 
 def _incomplete(path: Path, parent: str) -> FileError:
     return FileError(
-        f"{path}: {parent!r} is the parent of a class, but is not in the file. Use the "
-        "complete ontology; files that import others are not enough."
+        f"{path}: {parent!r} is the parent of a class, but is not in the "
+        "file. Use the complete ontology; a file that imports other "
+        "files is not enough."
     )
 
 

@@ -120,8 +120,9 @@ class Baseline(RankingSelector):
         largest = float(max(X.max(), -X.min()))
         if not low <= largest <= high:
             raise ValueError(
-                f"The largest value of X is {largest:.1e}, but {name} needs one between "
-                f"{low:.0e} and {high:.0e}. Rescale X, for example to unit variance."
+                f"The largest value of X is {largest:.1e}, but {name} "
+                f"needs a largest value between {low:.0e} and {high:.0e}. "
+                "Rescale X, for example to unit variance."
             )
 
     def _breakdown(self, what: str) -> str:

@@ -132,8 +132,9 @@ class LassoSelector(Baseline):
         n_nonzero = np.count_nonzero(scores)
         if n_nonzero < min(self._n_wanted(len(scores)), len(scores)):
             warn_user(
-                f"Only {n_nonzero} features have a non-zero coefficient at lam={self.lam:g}; "
-                "the others are ranked by residual correlation. Lower lam to get more."
+                f"Only {n_nonzero} features have a nonzero coefficient at "
+                f"lam={self.lam:g}; the others are ranked by residual "
+                "correlation. For more nonzero coefficients, lower lam."
             )
 
 

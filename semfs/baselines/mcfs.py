@@ -31,8 +31,8 @@ LANCZOS_TOL = 1e-8
 SMALLEST_WEIGHT = 1e-200
 #: Why a graph of neighbors cannot be made.
 NO_DISTANCES = (
-    "The values of X are so far from 0 that distances between samples are lost in rounding. "
-    "Center X."
+    "The values of X are so far from 0 that distances between samples "
+    "are lost to rounding. Center X."
 )
 #: Eigenvalues below this are zero: their eigenvectors say nothing of the graph.
 SMALLEST_EIGENVALUE = 1e-6
@@ -109,7 +109,9 @@ class MCFS(Baseline):
         W = neighbor_graph(distance, index, self.heat_width_)
         self.embedding_, self.eigenvalues_ = spectral_embedding(W, self.n_components)
         if self.embedding_.shape[1] == 0:
-            raise ValueError("The neighbor graph has no coordinates: raise n_neighbors.")
+            raise ValueError(
+                "The neighbor graph has no spectral coordinates. Raise n_neighbors."
+            )
         coef = lars_coefficients(X, self.embedding_, self._n_wanted(X.shape[1]))
         self.coef_ = data.spread(coef)
         return np.abs(coef).max(axis=1)
@@ -242,8 +244,9 @@ def spectral_embedding(
     n_first = first.shape[1]
     if n_parts > 1:
         warn_user(
-            f"The neighbor graph falls into {n_parts} components: the first {n_first} "
-            "coordinates only separate them. Raise n_neighbors."
+            f"The neighbor graph has {n_parts} components, and the first "
+            f"{n_first} coordinates only separate these components. Raise "
+            "n_neighbors."
         )
     values = np.ones(n_first)
     vectors = first

@@ -120,9 +120,10 @@ class WkNN(Baseline):
         self.n_iter_ = len(self.objective_)
         if not self.weights_.any():
             warn_user(
-                f"All weights became 0 after {self.n_iter_} of {self.max_iter} steps, because "
-                "the penalties are large. Features are ranked by the last gradient of the loss "
-                "instead. Lower the penalties, first of all lambda0."
+                f"All weights became 0 after {self.n_iter_} of "
+                f"{self.max_iter} steps, because the penalties are large. "
+                "Features are ranked by the last gradient of the loss "
+                "instead. Lower the penalties, starting with lambda0."
             )
         return break_ties(self.weights_, -slope)
 

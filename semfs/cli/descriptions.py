@@ -13,26 +13,28 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAMES = (
-    "Class names, such as a,b,c. Or a text file with one name per line, or with "
-    "a name, a tab (in CSV a comma) and a description per line. Or a data file, "
-    "with --label."
+    "Class names, such as a,b,c; or a text file with one name per line, "
+    "optionally followed by a tab (in CSV, a comma) and a description; "
+    "or a data file (with --label)."
 )
 ENCODER = (
-    "Encoder of the names: wordllama, a file of word vectors, model2vec:NAME, or the name of a "
-    "sentence-transformers model."
+    "Text encoder for the names: 'wordllama', a file of word vectors, "
+    "model2vec:NAME, or the name of a sentence-transformers model."
 )
 ONTOLOGY = (
     "Describe classes by their ancestors in this OBO, OWL or JSON file, "
     "or in 'cl' (Cell Ontology)."
 )
 MARKERS = (
-    "A table with a class, a marker and, optionally, a weight per row; used instead of NAMES."
+    "A table whose rows each hold a class, a marker and, optionally, a "
+    "weight. Use it instead of NAMES."
 )
-PROMPT = "Text around a name, such as 'a photo of a {}'; repeatable."
+PROMPT = "Text to put around each name, such as 'a photo of a {}'; repeatable."
 PART_OF = "Also use 'part of' relations of the ontology."
 OWN = "Also give each class its own term of the ontology as an attribute."
 TEMPLATE = (
-    "Write the best guess of a term for each name to this file, for you to correct, and stop."
+    "Write the best-matching term for each name to this file, so that "
+    "you can correct it, and stop."
 )
 #: Findings about a table that are printed of each kind.
 MOST_FINDINGS = 5
@@ -44,7 +46,7 @@ def attributes(
         Option(
             "--out",
             "-o",
-            help="The file for the table: .csv, .tsv, .parquet, .feather or .xlsx.",
+            help="The output file for the table: .csv, .tsv, .parquet, .feather or .xlsx.",
         ),
     ] = None,
     names: Annotated[str | None, Argument(help=NAMES)] = None,

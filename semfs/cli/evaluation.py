@@ -62,50 +62,53 @@ DATASET = (
 )
 PAGE = "Write an HTML page with figures to this file."
 BATCHES = (
-    "Column with the batch of each sample, such as its donor or plate. The constant "
-    "differences between batches, found in the samples of the seen classes, are removed from "
-    "all samples, for all methods."
+    "Column with the batch of each sample, such as its donor or plate. "
+    "Constant differences between batches are estimated from the samples "
+    "of the seen classes and removed from all samples, for all methods."
 )
 MEDIANS = (
-    "With 'median', missing values of a table are filled with the median "
-    "of the feature in the samples of the seen classes."
+    "With 'median', fill missing values of a table with the median of "
+    "the feature over the samples of the seen classes."
 )
 PANEL_HELP = (
-    "Also evaluate this panel: a file with one feature per line, or a table with a column of "
-    "them, best first; repeatable."
+    "Also evaluate this panel: a file with one feature per line, or a "
+    "table with a column of features. List the best feature first. "
+    "Repeatable."
 )
-LATEX = "Write the tables of the page to this folder, for LaTeX."
+LATEX = "Write the tables of the page to this folder as LaTeX files."
 REPEATS = "Number of K-means runs per score."
 METRIC = (
     "Also score the unseen classes with your own metric(X, y), given as "
-    "module:function. Larger must be better; repeatable. The guide 'Your own selector and your "
-    "own metric' has an example."
+    "module:function. Larger values must be better. Repeatable. The "
+    "guide 'Your own selector and your own metric' has an example."
 )
 METHODS = (
-    "Methods to compare, comma-separated, such as semfs, markers (those of scanpy's "
-    "rank_genes_groups) or hvg; a wrong name lists them all. "
-    "Give your own as module:Class; the guide 'Your own selector and your own metric' has an "
-    "example."
+    "Methods to compare (comma-separated), such as semfs, markers (from "
+    "scanpy's rank_genes_groups) or hvg. An unknown name prints the list "
+    "of all methods. Give your own as module:Class; the guide 'Your own "
+    "selector and your own metric' has an example."
 )
 FAILING_GROUPS = (
     "A table of features and groups, such as channels and their sensors. "
-    "When the page shows what is lost if features fail, whole groups "
-    "fail. Numbers of features that would cut a group of a panel are "
-    "skipped. The methods still select single features and ignore costs."
+    "In the part of the page that shows the effect of failing features, "
+    "all features of a group fail together. Numbers of features that "
+    "would split a group of a panel are skipped. The methods still "
+    "select single features and ignore costs."
 )
 RUN = (
-    "A folder in which finished jobs are stored. If the command is stopped, the same command "
-    "continues there."
+    "A folder in which finished jobs are stored. If the run is "
+    "interrupted, repeat the same command to resume it."
 )
 SIZES = "Numbers of features, such as 10,20 or 5:50:5, or shares, such as 0.1,0.2."
 SPLITS = "Number of random class splits. Unseen classes that the data set names are ignored."
 N_UNSEEN = (
-    "Number of unseen classes in a random class split. Default: as many as the data set names, "
-    "or 30 % of the classes."
+    "Number of unseen classes in a random class split. Default: as many "
+    "as in the split that comes with the data set, or 30 % of the "
+    "classes."
 )
 SPLITS_FILE = (
-    "A text file of your own class splits: one line for each split with its unseen classes, "
-    "separated by commas."
+    "A text file with your own class splits. Each line lists the unseen "
+    "classes of one split, separated by commas."
 )
 USUAL_METHODS = "semfs-described,semfs,between,markers,variance,random"
 #: Said of every comparison with given panels.
@@ -113,28 +116,30 @@ DESIGNED = (
     "Panels from files may have an unfair advantage: they could have "
     "been designed with samples of the classes that are hidden from the "
     "methods. If fewer features are compared than a panel has, only its "
-    "first ones are used. If its order means nothing, compare it at its "
+    "first ones are used. If its order is arbitrary, compare it at its "
     "full size. Panels are compared at the same number of features, not "
     "at the same cost."
 )
 #: Said of every comparison on a file, for which somebody may have designed a panel.
 UNRULED = (
-    "Of the rules of select and panel, --candidates, --exclude and --min-cells are applied to "
-    "all methods, and --include and --min-per-class to SemFS alone. To compare a panel with "
-    "other rules (such as --budget or --capacity), give its list of features with "
-    "--panel."
+    "The panel rules --candidates, --exclude and --min-cells apply to "
+    "all methods; --include and --min-per-class apply to SemFS only. To "
+    "compare a panel with other rules (such as --budget or --capacity), "
+    "give its list of features with --panel."
 )
 #: Said if numbers of features are left out because of groups.
-CUT = "-k {} left out: with so many features, a panel would end within a group."
+CUT = "-k {} left out because a panel of that size would split a group."
 #: Help of the rules that other methods do not know.
 SEMFS_INCLUDES = (
-    "Features that SemFS must select, whatever the other methods select: names "
-    "(comma-separated), a file with one name per line or a table with a column of names, or "
-    "'re:PATTERN'; repeatable."
+    "Features that SemFS must select; the other methods are not "
+    "affected. Give names (comma-separated), a file with one name per "
+    "line or a table with a column of names, or 're:PATTERN'; "
+    "repeatable."
 )
 SEMFS_PER_CLASS = (
-    f"{PER_CLASS_HELP} Of SemFS alone, which is then fitted anew for every number of features; "
-    "too few features for the markers have no score."
+    f"{PER_CLASS_HELP} Applies to SemFS only, which is then refitted for "
+    "each number of features. No score is given where the number of "
+    "features is too small for the required markers."
 )
 #: Options of `select` that are refused with a reason.
 NOT_APPLIED = Option(hidden=True)
@@ -264,11 +269,13 @@ def _interruption_explained(run_folder: Path | None) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if run_folder is None:
-            message = "interrupted. Nothing was kept; --run FOLDER keeps finished jobs."
+            message = (
+                "interrupted. No results were kept. Use --run FOLDER to keep finished jobs."
+            )
         else:
             message = (
-                f"interrupted. Finished results are in {run_folder}; the same command "
-                "continues the run."
+                f"interrupted. Finished results are in {run_folder}. "
+                "Repeat the same command to resume the run."
             )
         raise KeyboardInterrupt(message) from None
 
@@ -303,11 +310,13 @@ def _check_one_kind_of_splits(options: Evaluation) -> None:
     if options.unseen and drawn:
         drawing = "--n-unseen" if options.n_splits is None else "--splits"
         raise ValueError(
-            f"--unseen names classes and {drawing} draws them: give one of the two."
+            f"--unseen names the unseen classes, but {drawing} draws them "
+            "at random. Give one of these options, not both."
         )
     if options.unseen_file is not None and (options.unseen or drawn):
         raise ValueError(
-            "--unseen-file lists class splits; leave out --unseen, --splits, --n-unseen."
+            "--unseen-file already defines the class splits. Leave out "
+            "--unseen, --splits and --n-unseen."
         )
 
 
@@ -444,7 +453,8 @@ def parse_sizes(text: str) -> list[float]:
         sizes = set()
     if not sizes or min(sizes) <= 0:
         raise ValueError(
-            f"-k is {text!r}; give whole numbers such as 10,20 or 5:50:5, or shares: 0.1."
+            f"-k is {text!r}. Give whole numbers, such as 10,20 or "
+            "5:50:5, or shares, such as 0.1."
         )
     return sorted(sizes)
 

@@ -26,16 +26,19 @@ GROUPS = (
     "A column of var (H5AD, Zarr), or a table of features and groups."
 )
 COSTS = (
-    "Cost of each feature: a column of var (H5AD, Zarr), or a table of features and costs; "
-    "with --groups, the table may also hold groups and costs. Without --budget, costs are "
-    "only shown on the page of the panel."
+    "Cost of each feature: a column of var (H5AD, Zarr), or a table of "
+    "features and costs; with --groups, the table may also hold groups "
+    "and costs. Without --budget, costs do not affect the selection; "
+    "they are only shown on the panel page."
 )
-BUDGET = "Limit on the total cost. Without -k, it also decides how many features are selected."
+BUDGET = (
+    "Limit on the total cost. Without -k, it also determines how many features are selected."
+)
 MIN_LEVEL = "Leave out features whose highest class mean is below this."
 MAX_LEVEL = "Leave out features whose highest class mean is above this."
 CAPACITY = (
-    "Limit on the sum of the class means of the selected features, in every class. "
-    "A number, or a table of classes and numbers."
+    "For every class, limit on the sum of its means of the selected "
+    "features. Give a number, or a table of classes and numbers."
 )
 RARE = (
     "Leave out classes with fewer samples than this, "
@@ -66,7 +69,7 @@ Batch = Annotated[str | None, sample_option(help=BATCH_COLUMN)]
 NOT_COMPARED = {
     "costs": "methods are compared at equal numbers of features, not at equal prices",
     "budget": "methods are compared at equal numbers of features, not at equal prices",
-    "capacity": "only SemFS knows it",
+    "capacity": "only SemFS supports it",
     "min_level": "it is in the units of select, not in those that are compared",
     "max_level": "it is in the units of select, not in those that are compared",
 }
@@ -78,8 +81,9 @@ def refuse_rules(options: object) -> None:
         if getattr(options, name) is not None:
             option = f"--{name.replace('_', '-')}"
             raise ValueError(
-                f"{option} is not applied in a comparison: {reason}. Make the panel with "
-                f"'semfs panel {option} …', and give its list with --panel."
+                f"{option} is not applied in a comparison: {reason}. Make "
+                f"the panel with 'semfs panel {option} …' and give its "
+                "list with --panel."
             )
 
 
@@ -107,7 +111,7 @@ def feature_lists(
         feature = min(both)
         name = feature if names is None else names[feature]
         raise ValueError(
-            f"{name!r} is in --include and in --exclude. Take it out of one of them."
+            f"{name!r} is in both --include and --exclude. Remove it from one of them."
         )
     return found
 
@@ -133,7 +137,8 @@ def feature_values(
     reader = source.reader
     if reader.path is None or not reader.of_cells:
         message = (
-            f"is {text!r}, which is not a file; only .h5ad and .zarr files have such columns."
+            f"is {text!r}, which is not a file. Columns of var can be "
+            "used only if the data are in an .h5ad or .zarr file."
         )
         raise ParameterError(parameter, message)
     return list(frame_column(reader.path, reader.frame, text))

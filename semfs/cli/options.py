@@ -25,11 +25,11 @@ LABEL = (
 )
 ATTRIBUTES = (
     "What describes the classes: a table file (CSV, Parquet, Excel), an "
-    "ontology file (OBO, OWL, JSON), 'cl' (Cell Ontology), 'names' (text of "
-    "the class names), 'labels' (no description), or a column of the data "
-    "that groups the classes. Several, separated by commas, are all used "
-    "with the same weight; give columns from coarse to fine. A name with a "
-    "comma needs double quotes inside the argument."
+    "ontology file (OBO, OWL, JSON), 'cl' (Cell Ontology), 'names' (text "
+    "of the class names), 'labels' (no description), or a column of the "
+    "data that groups the classes. If you give several, separated by "
+    "commas, all have the same weight; list columns from coarse to fine. "
+    "A name with a comma needs double quotes inside the argument."
 )
 UNSEEN = "One class, or several separated by commas; repeatable."
 DROP = "Columns to ignore: a name, comma-separated names, a file, or 're:PATTERN'; repeatable."
@@ -49,14 +49,15 @@ NO_LABEL = (
 )
 
 FIGURES = (
-    "Also write the figures of the page in this format: to the folder of --latex, or without "
-    "--latex to a folder 'figures' beside the page."
+    "Also write the figures of the page in this format, to the folder of "
+    "--latex or, without --latex, to a folder 'figures' beside the page."
 )
 
 IDS = (
-    "Column with the id of each sample, such as its name or barcode (of obs in H5AD and Zarr; "
-    "or an array of the file). It is not a feature, and is written to the output. Two samples "
-    "must not have the same id."
+    "Column with the id of each sample, such as its name or barcode (of "
+    "obs in H5AD and Zarr; or an array of the file). It is not used as a "
+    "feature, but is written to the output. Two samples must not have "
+    "the same id."
 )
 
 JOBS = "Number of worker processes. Default: one per core."

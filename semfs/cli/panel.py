@@ -12,10 +12,13 @@ from semfs.cli.options import Seed, command_line, is_page
 from semfs.cli.selection import Selection, prepare, print_selection
 from semfs.cli.selection_data import open_source, warn_if_clusters_are_batches
 
-PANEL_PAGE = "The HTML page. The list for the vendor is written beside it as .csv."
+PANEL_PAGE = (
+    "The HTML page to write. The list for the vendor is written beside it as a .csv file."
+)
 REDUCED = "Also write the reduced data to this file, as 'semfs select' does."
 BOOTSTRAPS = (
-    "Number of bootstraps over classes, which show how stable the selection is; 0 for none."
+    "Number of bootstrap samples of the classes, which show how stable "
+    "the selection is. Use 0 for none."
 )
 
 

@@ -28,7 +28,7 @@ EXPERIMENTS = (
     "preprocessing, scaling, or all."
 )
 FOLDER = "Folder of data sets. Default: the bundled sample."
-ONLY = "Only data sets whose names start with one of these (comma-separated)."
+ONLY = "Use only data sets whose names start with one of these (comma-separated)."
 OWN_SPLITS = (
     "Number of class splits. Splits that belong to the data set are used first, "
     "then random ones."
@@ -36,9 +36,9 @@ OWN_SPLITS = (
 WHOLE_SIZES = "Numbers of features, such as 10,20 or 5:50:5. Default: those of the paper."
 FAST = "Run faster, with fewer values of k, runs, splits and grid points."
 NO_GRIDS = (
-    "Run the baselines at their defaults only. Without this option, they "
-    "also run on the paper's grids, where the best parameters are picked "
-    "by test results."
+    "Run the baselines with their default parameters only. Without this "
+    "option, they also run on the paper's grids, where the best "
+    "parameters are chosen by test results."
 )
 
 
@@ -88,22 +88,26 @@ def reproduce(options: Reproduction) -> None:
     except KeyboardInterrupt:
         # who stops a long run must know that nothing is lost
         message = f"interrupted. Finished results are in {options.run_folder}"
-        raise KeyboardInterrupt(f"{message}; the same command continues the run.") from None
+        raise KeyboardInterrupt(
+            f"{message}. Repeat the same command to resume the run."
+        ) from None
     show(
         f"{done.n_total} jobs: {done.n_before} finished before, "
-        f"{done.n_computed} computed in {done.seconds:.0f} s, {len(done.failures)} failed.\n"
-        f"Look at them with: semfs report {shlex.quote(str(options.run_folder))}"
+        f"{done.n_computed} computed in {done.seconds:.0f} s, "
+        f"{len(done.failures)} failed.\n"
+        "View them with: semfs report "
+        f"{shlex.quote(str(options.run_folder))}"
     )
     for note in done.notes:
         show(note)
-    report_failures(done.failures, "failed jobs are tried again by the same command")
+    report_failures(done.failures, "failed jobs are retried if you repeat the command")
 
 
 def _whole_numbers(text: str) -> tuple[int, ...]:
     """Read numbers of features; the data sets of a run differ, so shares are refused."""
     sizes = parse_sizes(text)
     if any(size < 1 for size in sizes):
-        raise ValueError(f"-k is {text!r}; give whole numbers such as 10,20 or 5:50:5.")
+        raise ValueError(f"-k is {text!r}. Give whole numbers, such as 10,20 or 5:50:5.")
     return tuple(int(size) for size in sizes)
 
 
@@ -120,7 +124,7 @@ def report(
     latex: Annotated[
         Path | None,
         Option(
-            metavar="FOLDER", help="Write the tables of the page to this folder, for LaTeX."
+            metavar="FOLDER", help="Write the tables of the page to this folder as LaTeX files."
         ),
     ] = None,
     figures: Figures = None,
@@ -138,7 +142,10 @@ def report(
     from semfs.lab.store import DamagedStore, Store
 
     if out is not None and not is_page(out):
-        message = "the name of the page must end in .html. Use --csv FILE for the rows."
+        message = (
+            "the name of the page must end in .html. To write the "
+            "results as a table, use --csv FILE."
+        )
         raise ValueError(f"{out}: {message}")
     if csv is not None:
         check_csv_ending(csv)

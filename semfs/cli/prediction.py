@@ -10,51 +10,53 @@ from semfs.cli.console import show, show_written
 from semfs.cli.options import DATA, IDS, NO_LABEL, Layer, Names, existing, given, words
 from semfs.io.safety import check_apart
 
-SELECTOR = "A selector that `semfs select --save` or semfs.save wrote."
+SELECTOR = "A selector that was saved by `semfs select --save` or semfs.save."
 TABLE = (
-    "Attribute table of the possible classes. Default: all classes "
-    "that the selector knows, both those with samples in the fit and "
-    "those that are only described."
+    "Attribute table of the possible classes. Default: all classes that "
+    "the selector knows, both seen classes and classes that are only "
+    "described."
 )
 TOGETHER = (
-    "Predict all samples together instead of one by one. Use it if there "
-    "are many samples of each class, and if they come from the same "
-    "source as those of the fit or only unseen classes are possible "
-    "(--table). If some samples have labels already, give --label as "
-    "well."
+    "Predict all samples together instead of one by one. Use this option "
+    "if there are many samples of each class and they either come from "
+    "the same source as the training samples or can only belong to "
+    "unseen classes (--table). If some samples already have labels, also "
+    "use --label."
 )
 EXISTING_LABELS = (
-    "Predict only samples without a label; the others keep theirs. The "
-    "labels are in a column (of obs in H5AD and Zarr), an array of the "
-    "file, or a label file."
+    "Predict only samples without a label; labeled samples keep their "
+    "labels. The labels are in a column (of obs in H5AD and Zarr), an "
+    "array of the file, or a label file."
 )
 FOUND_IDS = (
-    "Default: the names of samples that the file has, such as obs_names, the index of a frame "
-    "or text in the first column."
+    "Default: the sample names in the file, such as obs_names, the index "
+    "of a data frame or text in the first column."
 )
 BATCH_TO_REMOVE = (
-    "Column with the batch of each sample, such as its donor. The "
-    "offsets of batches that the selector was fitted with are removed."
+    "Column with the batch of each sample, such as its donor. If the "
+    "selector was fitted with a batch, the offset of this batch is "
+    "removed."
 )
 UNKNOWN = (
-    "Label samples that are far from all classes 'unknown'. "
-    "The value is the share of samples of seen classes that get this "
-    "label by mistake. It holds for samples like those of the fit; of "
-    "others, such as those of another laboratory, many more may get it."
+    "Assign the label 'unknown' to samples that are far from all "
+    "classes. The value is the share of samples of seen classes that get "
+    "this label by mistake. It holds for samples like the training "
+    "samples; among others, such as samples from another laboratory, "
+    "many more may get this label."
 )
 NORMALIZE = (
-    "'log1p' normalizes counts, and 'none' takes the values as they are. "
-    "'auto' does what the fit did. If that was 'log1p', values that are "
-    "clearly not counts are an error."
+    "'log1p' normalizes counts, and 'none' uses the values as they are. "
+    "'auto' does the same as in the fit; if that was 'log1p', values "
+    "that are clearly not counts cause an error."
 )
 GENE_SYMBOLS = (
-    "Column of var (H5AD, Zarr) that holds the feature names of the fit. "
-    "For example, give the column of gene symbols if the index of var "
-    "holds Ensembl ids."
+    "Column of var (H5AD, Zarr) that holds the feature names used in the "
+    "fit. For example, use the column of gene symbols if the index of "
+    "var holds Ensembl ids."
 )
 MISSING = (
     "What to do if the data lack selected features: stop ('error'), or "
-    "predict from the others ('ignore')."
+    "predict from the remaining features ('ignore')."
 )
 KEPT_LABEL = (
     "Labels to copy to the output: a column, an array of the file, or a "
@@ -68,8 +70,9 @@ PREDICTED = (
 
 #: Printed if samples were named among all classes of the fit.
 SHIFTED = (
-    "If the samples are from another laboratory than those of the fit, a few classes can get "
-    "too many of them: restrict the classes to the possible ones with --table."
+    "If the samples are not from the same laboratory as the training "
+    "samples, too many of them may be assigned to a few classes. Use "
+    "--table to restrict predictions to the possible classes."
 )
 
 GeneSymbols = Annotated[str | None, Option(help=GENE_SYMBOLS)]
@@ -154,7 +157,7 @@ def predict(options: Prediction) -> None:
         n_unknown = int((named == UNKNOWN_CLASS).sum())
         show(f"{n_unknown} samples are {UNKNOWN_CLASS}.")
     if len(named) < len(frame):
-        show(f"{len(frame) - len(named)} samples kept the label they had.")
+        show(f"{len(frame) - len(named)} samples kept their labels.")
     show_written([options.out], replaced)
 
 

@@ -79,28 +79,28 @@ HIDDEN = f"Classes whose samples are not used. {UNSEEN}"
 DESCRIPTIONS = f"{ATTRIBUTES} Default: labels."
 SYMBOLS = "Column of var that holds the gene names. Default: the index of var (H5AD, Zarr)."
 UNLABELED = (
-    "Whether samples without a label are ignored ('drop', the default), "
+    "Whether samples without a label are ignored ('drop', the default) "
     "or used as examples of unseen classes ('use')."
 )
 UNLABELED_FILE = (
-    "Another file with unlabeled samples, which are used as well. "
-    "Features are found by name. If the file lacks a feature, only the labeled samples are "
-    "used for it."
+    "Another file with unlabeled samples, which are also used for the "
+    "selection. Features are matched by name. If the file lacks a "
+    "feature, only the labeled samples are used for it."
 )
 LABEL_WEIGHT = (
     "Weight of the class labels relative to the descriptions. "
     "With 1, the default, both count the same; with 0, only the descriptions count."
 )
 COPIES = (
-    "Skip features whose correlation with a selected one exceeds this. "
-    "With 1, none is skipped. Default: 0.95."
+    "Skip features whose correlation with a selected feature exceeds "
+    "this value. With 1, no feature is skipped. Default: 0.95."
 )
 IMPUTE = (
-    "Fill missing values of a table with the median of the feature ('median'), or with the "
-    "mean of the class ('class-mean'; class means do not "
-    "change). In new samples, predict and "
-    "transform fill them with the median or "
-    "mean of the feature in the fit."
+    "Fill missing values of a table with the median of the feature "
+    "('median') or with its mean in the class ('class-mean', which does "
+    "not change class means). In new samples, predict and transform fill "
+    "them with the median or mean of the feature in the training "
+    "samples."
 )
 SUBSET = "Write only the selected genes (H5AD)."
 ALPHA = "Weight of the class-center loss."

@@ -115,8 +115,9 @@ def _check_shared_classes(options: Selection, labels: Labels) -> None:
     if n_labeled > n_classes or n_classes < FEWEST_NAMES:
         return
     raise ValueError(
-        f"--label {options.label or 'y'}: all {n_labeled} labels differ, as serial numbers do. "
-        "Give the column that holds the classes."
+        f"--label {options.label or 'y'}: all {n_labeled} labels differ, "
+        "as if they were serial numbers. Give the column that holds the "
+        "classes."
     )
 
 

@@ -226,8 +226,9 @@ def _dense(X: Matrix) -> npt.NDArray[Any]:
     if n_bytes > DENSE_SHARE * memory_limit():
         raise ParameterError(
             "batch",
-            f": without offsets of batches, the samples take {size_text(n_bytes)} in dense "
-            "form, too much for this machine. Compare fewer features (candidates).",
+            ": removing the offsets of batches makes the samples dense, "
+            f"which takes {size_text(n_bytes)}, more than this machine "
+            "can hold. Compare fewer features (candidates).",
         )
     rows: Any = X
     dense: npt.NDArray[Any] = rows.toarray()
@@ -252,7 +253,7 @@ def _as_unseen(unseen: Iterable[Label], classes: npt.NDArray) -> npt.NDArray:
         )
     check_distinct(labels, "unseen names class {} more than once.")
     if len(labels) == len(known):
-        raise ValueError(f"all {len(known)} classes are unseen. Leave at least one class seen.")
+        raise ValueError(f"all {len(known)} classes are unseen. Leave at least one seen class.")
     return label_array(labels)
 
 
@@ -263,10 +264,12 @@ def _as_feature_names(names: npt.ArrayLike | None, n_features: int) -> npt.NDArr
     found = np.asarray(names, dtype=object).reshape(-1)
     if len(found) != n_features:
         raise ValueError(
-            f"X has {n_features} columns, but there are {len(found)} feature names. Give one "
-            "name per column."
+            f"X has {n_features} columns, but there are {len(found)} "
+            "feature names. Give one name for each column."
         )
-    check_distinct(found.tolist(), "feature_names has {} more than once. Make them distinct.")
+    check_distinct(
+        found.tolist(), "feature_names has {} more than once. Make the names distinct."
+    )
     return found
 
 

@@ -88,14 +88,16 @@ def _read_batch(path: Path) -> npt.NDArray[np.uint8]:
     size = open_existing(path).stat().st_size
     if size == 0 or size % _RECORD:
         raise FileError(
-            f"{path} has {size} bytes, not a multiple of {_RECORD}. It is truncated: download "
-            "it again."
+            f"{path} has {size} bytes, which is not a multiple of "
+            f"{_RECORD}. The file is truncated: download it again."
         )
     # Mapped: pixels are read from the disk only if they are asked for.
     records = np.memmap(path, dtype=np.uint8, mode="r").reshape(-1, _RECORD)
     highest = records[:, 0].max()
     if highest > 9:
-        raise FileError(f"{path}: label {highest} found; CIFAR-10 has labels 0 to 9.")
+        raise FileError(
+            f"{path}: found label {highest}, but CIFAR-10 has only the labels 0 to 9."
+        )
     return records
 
 
@@ -113,8 +115,9 @@ def _find_word_vectors(folder: Path) -> Path:
         if place.exists():
             return place
     raise FileNotFoundError(
-        f"no class descriptions: {_WORD_VECTORS} is not in or beside {folder}. Pass "
-        "attributes=, such as encode_class_names(CIFAR10_CLASSES)."
+        f"no class descriptions: {_WORD_VECTORS} is not in or beside "
+        f"{folder}. Pass attributes, for example "
+        "attributes=encode_class_names(CIFAR10_CLASSES)."
     )
 
 

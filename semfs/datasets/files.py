@@ -105,7 +105,7 @@ def load_table(
     labeled = labels.codes >= 0
     if not labeled.all():
         n_unlabeled = int((~labeled).sum())
-        warn_user(f"{path}: {n_unlabeled} unlabeled samples are left out.")
+        warn_user(f"{path}: {n_unlabeled} unlabeled samples were left out.")
         X = X[labeled]
         labels = labels.used()
         batches = None if batches is None else batches.array()[labeled]
@@ -192,10 +192,10 @@ def npz_classes(path: Path) -> tuple[pd.DataFrame | None, list[Label]]:
     ids = arrays.get("unseen", np.zeros(0, dtype=int))
     if ids.ndim > 1 and ids.size > max(ids.shape):
         raise FileError(
-            f"{path}: unseen has shape {ids.shape}, but one list of classes "
-            "was expected: the unseen classes of one split. Write several "
-            "splits to a text file, one line for each, and use `semfs "
-            "evaluate --unseen-file FILE`."
+            f"{path}: unseen has shape {ids.shape}, but a one-dimensional "
+            "list of the unseen classes of one split was expected. For "
+            "several splits, write a text file with one line per split "
+            "and use `semfs evaluate --unseen-file FILE`."
         )
     unseen = named(f"{path}: unseen", ids, classes)
     return table, unseen.classes

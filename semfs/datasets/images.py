@@ -103,7 +103,8 @@ def _read_objects(path: Path, n_attributes: int) -> list[list[str]]:
         bits = set(words[_APY_WORDS:])
         if len(words) != n_words or not bits <= {"0", "1"}:
             raise FileError(
-                f"{path}, object {number}: {len(words)} columns; {n_words} were expected "
-                f"(file, class, 4 numbers of the box, {n_attributes} times 0 or 1)."
+                f"{path}, object {number}: {len(words)} columns, but "
+                f"{n_words} were expected (file, class, 4 numbers of the "
+                f"box, {n_attributes} times 0 or 1)."
             )
     return objects

@@ -74,8 +74,8 @@ def check_columns(path: Path, what: str, matrix: npt.NDArray, n: int, of: str) -
         return
     hint = " It seems transposed." if matrix.shape[0] == n else ""
     raise FileError(
-        f"{path}: {what} has shape {matrix.shape}, but there are {n} {of}; one column for each "
-        f"was expected.{hint}"
+        f"{path}: {what} has shape {matrix.shape}, but there are {n} "
+        f"{of}. One column for each was expected.{hint}"
     )
 
 
@@ -102,6 +102,7 @@ def _read_mat_matrix(path: Path) -> Matrix:
     if len(names) != 1:
         found = ", ".join(names[:8])
         raise FileError(
-            f"{path} holds {len(names)} arrays ({found}). Name the matrix of features X."
+            f"{path} holds {len(names)} arrays ({found}). Store the "
+            "feature matrix under the name X."
         )
     return read_mat(path, names[0])

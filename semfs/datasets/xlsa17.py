@@ -64,8 +64,9 @@ def load_xlsa17(
     X, labels = _read_images(splits_path.with_name("res101.mat"), len(classes))
     if split == "standard" and folder not in STANDARD:
         raise ValueError(
-            f"the standard split is known for {', '.join(STANDARD)} only, not for {folder}. "
-            "Load the proposed split, and change it with data.with_unseen([...])."
+            f"the standard split is known only for {', '.join(STANDARD)}, "
+            f"not for {folder}. Load the proposed split and change it "
+            "with data.with_unseen([...])."
         )
     last = max((index.max() for index in rows.values() if index.size), default=-1)
     if last >= len(labels):
@@ -89,8 +90,8 @@ def _read_images(path: Path, n_classes: int) -> tuple[npt.NDArray, npt.NDArray[n
     highest = labels.max(initial=-1) + 1
     if highest > n_classes:
         raise FileError(
-            f"{path}: labels go up to {highest}, but the attribute matrix has {n_classes} "
-            "columns; one column per class was expected."
+            f"{path}: labels go up to {highest}, but the attribute matrix "
+            f"has {n_classes} columns. One column per class was expected."
         )
     # MATLAB stores columns together, so that the rows of the transposed matrix are contiguous.
     return features.T, labels
@@ -126,8 +127,9 @@ def _find_folder(root: PathLike, name: str) -> Path:
         if place.is_dir():
             return place
     raise FileNotFoundError(
-        f"no folder {name!r} in {root}. Expected {places[0] / 'att_splits.mat'} and "
-        f"{places[0] / 'res101.mat'}; run `semfs datasets` for where to get them."
+        f"no folder {name!r} in {root}. Expected "
+        f"{places[0] / 'att_splits.mat'} and {places[0] / 'res101.mat'}. "
+        "Run `semfs datasets` to see where to get them."
     )
 
 
@@ -147,6 +149,6 @@ def _read_zero_based(path: Path, name: str) -> npt.NDArray[np.int64]:
     wrong = numbers[(numbers != np.floor(numbers)) | (numbers < 1)]
     if wrong.size:
         raise FileError(
-            f"{path}: {name} holds {wrong[0]:g}; whole numbers from 1 were expected."
+            f"{path}: {name} holds {wrong[0]:g}, but whole numbers starting at 1 were expected."
         )
     return numbers.astype(np.int64) - 1

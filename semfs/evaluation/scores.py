@@ -118,8 +118,9 @@ def clusterings(
     n_clusters = len(classes)
     if n_clusters < 2:
         raise ValueError(
-            f"y has only one class ({classes.tolist()[0]!r}), but clusters are compared with "
-            "at least 2. Pass samples of several classes."
+            f"y has only one class ({classes.tolist()[0]!r}), but "
+            "clusters can only be compared with two or more classes. "
+            "Pass samples of several classes."
         )
     if starts is None:
         starts = starting_rows(len(codes), n_clusters, n_repeats, random_state)
@@ -141,8 +142,9 @@ def _check_starts(starts: npt.NDArray, n_clusters: int, n_samples: int) -> Indic
         valid = not repeated.any()
     if not valid:
         raise ValueError(
-            f"starts must hold {n_clusters} different rows of X for each repeat, whole "
-            f"numbers from 0 to {n_samples - 1}; found {starts.dtype} of shape "
+            f"starts must hold the indices of {n_clusters} different rows "
+            "of X for each repeat, which are whole numbers from 0 to "
+            f"{n_samples - 1}; found {starts.dtype} of shape "
             f"{starts.shape}: {starts.tolist()[:3]}."
         )
     return starts

@@ -90,12 +90,15 @@ class ClassKFold(_ClassSplitter):
         # KFold has at least 2 folds, so that fewer classes than this can never be split.
         fewest = 2 * MIN_CLASSES
         if n_classes < fewest:
-            raise ValueError(f"ClassKFold needs at least {fewest} classes; y has {n_classes}.")
+            raise ValueError(
+                f"ClassKFold needs at least {fewest} classes, but y has {n_classes}."
+            )
         if n_classes < self.n_splits * MIN_CLASSES:
             raise ValueError(
                 f"ClassKFold(n_splits={self.n_splits}) needs at least "
-                f"{self.n_splits * MIN_CLASSES} classes, {MIN_CLASSES} in each fold; y has "
-                f"{n_classes}. Use n_splits={n_classes // MIN_CLASSES} or less."
+                f"{self.n_splits * MIN_CLASSES} classes, {MIN_CLASSES} in "
+                f"each fold, but y has {n_classes}. Use "
+                f"n_splits={n_classes // MIN_CLASSES} or less."
             )
         return list(folds.split(classes))
 
@@ -137,8 +140,9 @@ class ClassShuffleSplit(_ClassSplitter):
         train, test = splits[0]  # all splits have these sizes
         if min(len(train), len(test)) < MIN_CLASSES:
             raise ValueError(
-                f"test_size={self.test_size} of {len(classes)} classes leaves {len(train)} "
-                f"for training and {len(test)} for testing; both parts need at least "
-                f"{MIN_CLASSES}. Change test_size, or pass samples of more classes."
+                f"test_size={self.test_size} of {len(classes)} classes "
+                f"leaves {len(train)} for training and {len(test)} for "
+                f"testing, but both parts need at least {MIN_CLASSES}. "
+                "Change test_size, or pass samples of more classes."
             )
         return splits

@@ -120,8 +120,9 @@ def unseen_class_distance(
     ]
     if not shares:
         raise ValueError(
-            f"y_unseen has no class with {fewest} samples or more, {SAMPLES_PER_DIMENSION} for "
-            "each dimension of the embedding. Pass more samples, or an embedding of fewer "
+            f"y_unseen has no class with at least {fewest} samples, that "
+            f"is, {SAMPLES_PER_DIMENSION} for each dimension of the "
+            "embedding. Pass more samples, or an embedding with fewer "
             "dimensions."
         )
     return float(np.mean(shares))
@@ -171,8 +172,9 @@ def _shapes(Z: ArrayLike, y: LabelsLike) -> list[_ClassShape]:
     shapes = [_ClassShape.of(group) for group in groups if len(group) >= FEWEST_FOR_COVARIANCE]
     if not shapes:
         raise ValueError(
-            f"y_seen has no class with {FEWEST_FOR_COVARIANCE} samples or more, from which a "
-            "covariance could be estimated. Pass more samples."
+            f"y_seen has no class with at least {FEWEST_FOR_COVARIANCE} "
+            "samples, which are needed to estimate a covariance. Pass "
+            "more samples."
         )
     return shapes
 

@@ -88,7 +88,7 @@ def view(
     array(['CD19'], dtype=object)
     """
     if use_raw and layer not in (None, "raw"):
-        raise ValueError(f"layer={layer!r} and use_raw=True: give one of the two.")
+        raise ValueError(f"Give either layer={layer!r} or use_raw=True, not both.")
     # a layer may be called "raw"; it goes before the attribute
     use_raw = use_raw or (layer == "raw" and "raw" not in adata.layers)
     if use_raw:
@@ -433,9 +433,10 @@ def check_counts(reader: Reader, normalize: bool) -> None:
     else:
         return
     message = (
-        f": the cells hold {found}, so highly expressed genes would dominate. "
-        'Read them with normalize="log1p", or use a layer '
-        "that went through sc.pp.normalize_total and sc.pp.log1p."
+        f": the cells hold {found}, so highly expressed genes would "
+        'dominate. Read the values with normalize="log1p", or use a '
+        "layer that was processed by sc.pp.normalize_total and "
+        "sc.pp.log1p."
     )
     warn_user(ParameterWarning("normalize", message))
 
@@ -445,12 +446,10 @@ def _refuse_logs_to_normalize(values: Floats, kind: str) -> None:
     if kind != "logs":
         return
     message = (
-        "expects counts, but these values are not counts "
-        "(they look like logarithms, up to "
-        f"{values.max():.1f}). Leave it out if they "
-        "are log-normalized already. "
-        "Small counts after a correction, which are not whole numbers, "
-        "have to be normalized before "
+        "expects counts, but these values are not counts (they look like "
+        f"logarithms, up to {values.max():.1f}). If they are already "
+        "log-normalized, leave this option out. Corrected counts that "
+        "are small and not whole numbers must be normalized first "
         "(sc.pp.normalize_total and sc.pp.log1p)."
     )
     raise ParameterError("normalize", message)
@@ -465,11 +464,10 @@ def refuse_counts(reader: Reader) -> None:
     found = "raw counts" if kind == "counts" else "values without a logarithm"
     message = (
         ": the fit used log-normalized values, but these cells hold "
-        f"{found} (such as {values.max():.0f}), "
-        "and would get wrong names. "
-        'normalize="log1p" normalizes them; if the fit used such values as well, '
-        'normalize="none" takes them as they are '
-        "(in Python, of `annotate`, `view` or "
+        f"{found} (such as {values.max():.0f}), and would be assigned to "
+        'wrong classes. Use normalize="log1p" to normalize them. If '
+        'the fit also used such values, use normalize="none" to leave '
+        "them as they are (in Python, of `annotate`, `view` or "
         f"`open_blocks`).{_where_else(reader)}"
     )
     raise ParameterError("normalize", message)
@@ -488,11 +486,10 @@ def refuse_unless_counts(reader: Reader) -> None:
     if kind == "logs":
         found = f"they look like logarithms, up to {values.max():.1f}"
         remedy = (
-            "If they are log-normalized already, "
-            'normalize="none" takes them as they are; '
-            "if they are counts after a correction, "
-            'normalize="log1p" normalizes them '
-            "(in Python, of `annotate`, `view` or `open_blocks`)."
+            'If they are already log-normalized, use normalize="none" '
+            "to leave them as they are. If they are corrected counts, "
+            'use normalize="log1p" to normalize them (in Python, of '
+            "`annotate`, `view` or `open_blocks`)."
         )
     else:
         found = f"some are negative, down to {values.min():.1f}"
@@ -504,7 +501,7 @@ def refuse_unless_counts(reader: Reader) -> None:
     raise ParameterError("normalize", message)
 
 
-def warn_if_scaled(reader: Reader, reason: str = ", so that all genes vary alike") -> None:
+def warn_if_scaled(reader: Reader, reason: str = ", so all genes vary equally") -> None:
     """Warn if cells look standardized (by scanpy's ``pp.scale``), which is bad for a reason."""
     if not reader.of_cells:
         return
@@ -527,4 +524,4 @@ def warn_if_scaled(reader: Reader, reason: str = ", so that all genes vary alike
 def _where_else(reader: Reader) -> str:
     """Return a sentence that lists the other matrices of AnnData; "" without any."""
     names = [] if reader.other_matrices is None else reader.other_matrices()
-    return f" Other matrices are: {listed(names)}." if names else ""
+    return f" Other matrices: {listed(names)}." if names else ""

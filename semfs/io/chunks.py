@@ -69,7 +69,7 @@ class ChunkedArray:
             return np.asarray(self.array[first : first + self.chunk_length])
         expected = self.chunk_length * self.dtype.itemsize
         if len(content) != expected:
-            raise FileError(f"a chunk holds {len(content)} bytes, {expected} expected.")
+            raise FileError(f"a chunk holds {len(content)} bytes, but must hold {expected}.")
         return np.frombuffer(content, self.dtype)
 
 

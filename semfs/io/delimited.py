@@ -93,9 +93,9 @@ def refuse_broken_numbers(path: Path, name: str, cells: list[str]) -> None:
         return
     row = wrong[0] if wrong else _row_of_rarer_sign(cells)
     raise FileError(
-        f"{path}: column {name!r} holds numbers, but {cells[row]!r} in "
-        f"row {row + 1}. Correct this cell (decimals are 1.5 or 1,5, but "
-        "not both in one file), or drop the column."
+        f"{path}: column {name!r} holds numbers, but row {row + 1} has "
+        f"{cells[row]!r}. Correct this cell (write decimals as 1.5 or as "
+        "1,5, but not both in one file), or drop the column."
     )
 
 

@@ -37,8 +37,9 @@ def sheet_columns(path: Path) -> list[tuple[object, ...]]:
             n_cells += 1 + len(row)
             if n_cells > n_allowed:
                 raise FileError(
-                    f"{path}: the sheet reaches far beyond its filled cells. "
-                    "Delete empty rows and columns, or save it as .csv."
+                    f"{path}: the sheet reaches far beyond its filled "
+                    "cells. Delete empty rows and columns, or save the "
+                    "sheet as .csv."
                 )
             rows.append(row)
     full_rows = [row for row in rows if _has_content(row)]

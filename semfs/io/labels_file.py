@@ -70,9 +70,9 @@ def labels_in_file(
         shown = ", ".join(f"{label!r} ({count} samples)" for label, count in masked)
         warn_user(
             f"{where} has text that means 'no label': {shown}. These "
-            "samples are unlabeled. If they are a class, say which other "
-            "text means 'no label' (no_label in Python, "
-            "--unlabeled-names on the command line)."
+            "samples are treated as unlabeled. If they are a class, "
+            "specify which other text means 'no label' (no_label in "
+            "Python, --unlabeled-names on the command line)."
         )
     return labels
 
@@ -132,9 +132,9 @@ def _check_repeated(path: Path, labels: Labels) -> None:
     raise FileError(
         f"{path} was read as one label per line, which gives {n_labeled} "
         f"classes for {n_labeled} samples, such as "
-        f"{str(labels.classes[0])!r}. Give each sample the label of its "
-        "class; or, in a .csv or .tsv file, the names of the samples as "
-        "in the data, and their labels."
+        f"{str(labels.classes[0])!r}. Give the class label of each sample "
+        "or, in a .csv or .tsv file, sample names exactly as they appear "
+        "in the data and their labels."
     )
 
 
@@ -176,11 +176,10 @@ def _check_other_names(path: Path, text: str, row_names: Sequence[str] | None) -
                 "of the samples, without names."
             )
         raise FileError(
-            f"{path} has {columns}, but none of its "
-            f"{len(table)} names is that of a sample. "
-            f"The file has names such as {table[-1][0]!r}, "
-            f"the data have names such as {str(row_names[-1])!r}. "
-            "Write the names as in the data."
+            f"{path} has {columns}, but none of its {len(table)} names is "
+            f"a sample name. The file has names such as {table[-1][0]!r}, "
+            f"the data have names such as {str(row_names[-1])!r}. Write "
+            "the names exactly as they appear in the data."
         )
 
 
@@ -211,7 +210,8 @@ def _joined(path: Path, table: Table, row_names: Sequence[str]) -> list[Hashable
         # the same line twice does no harm
         if label_of.setdefault(name, label) != label:
             raise FileError(
-                f"{path}: {name!r} has two labels, {label_of[name]!r} and {label!r}. Keep one."
+                f"{path}: {name!r} has two labels, {label_of[name]!r} and "
+                f"{label!r}. Keep only one of them."
             )
     if _has_header(table, known):
         del label_of[table[0][0]]
@@ -236,9 +236,11 @@ def _join_report(
     parts = []
     if missing:
         parts.append(
-            f"{len(missing)} of {n_samples} samples have no line (such as "
-            f"{missing[0]!r}) and are unlabeled"
+            f"{len(missing)} of {n_samples} samples are not in the file "
+            f"(such as {missing[0]!r}) and are unlabeled"
         )
     if extra:
-        parts.append(f"{len(extra)} lines name no sample of the data (such as {extra[0]!r})")
+        parts.append(
+            f"{len(extra)} lines name samples that are not in the data (such as {extra[0]!r})"
+        )
     return f"{path}: labels were joined by name; {'; '.join(parts)}."

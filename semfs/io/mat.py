@@ -78,7 +78,7 @@ def read_mat(path: PathLike, name: str, kind: type = np.ndarray) -> Any:
             if variable.name == name:
                 value = file.read(variable)
     if value is None:
-        raise FileError(f"{path} has no {name!r}; found {', '.join(names_in_mat(path))}.")
+        raise FileError(f"{path} has no {name!r}. Found: {', '.join(names_in_mat(path))}.")
     if not isinstance(value, kind) or getattr(value, "ndim", 2) != 2:
         wanted = "matrix of numbers" if kind is np.ndarray else "cell array of text"
         raise FileError(f"{path}: {name} must be a {wanted}.")
@@ -120,7 +120,9 @@ class _Mat5:
         with path.open("rb") as file:
             mark = file.read(HEADER_BYTES)[HEADER_BYTES - 2 :]
         if mark not in (b"IM", b"MI"):
-            raise FileError(f"{path} is not a MATLAB file of version 5. Save it with -v7.")
+            raise FileError(
+                f"{path} is not a version 5 MATLAB file. Save it with the option -v7."
+            )
         self.order = "<" if mark == b"IM" else ">"
 
     def variables(self) -> Iterator[_Variable]:

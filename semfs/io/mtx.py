@@ -115,7 +115,7 @@ class MtxFile:
     def _sorted(self) -> SparseArrays:
         """Return the same arrays in memory, if entries are not in the order of cells."""
         check_memory(
-            f"{self.path}: its entries are not in the order of cells, and to sort them",
+            f"{self.path}: its entries are not sorted by cell, and sorting them",
             SORTING_BYTES * self.n_entries,
             f"Sort all lines but the first {self.n_header_lines} by "
             "their second number (sort -n -k 2), or write it as .h5ad.",
@@ -147,7 +147,7 @@ class MtxFile:
             found = f"only {n_found}" if n_found < self.n_entries else "more"
             raise FileError(
                 f"{self.path}: {self.n_entries} entries were announced, "
-                f"but there are {found}. It may be damaged: copy or "
+                f"but there are {found}. The file may be damaged: copy or "
                 "download it again."
             )
 
@@ -176,8 +176,8 @@ class MtxFile:
             raise FileError(
                 f"{self.path}: {reason.rstrip('.')}. Each line has a gene "
                 f"(1 to {n_genes}), a cell (1 to {n_cells}) and, unless "
-                "it is a pattern, a finite number. Correct it, or "
-                "download the file again."
+                "the matrix is a pattern, a finite number. Correct the "
+                "line, or download the file again."
             ) from error
         return data, found.row, found.col
 

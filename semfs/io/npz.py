@@ -51,7 +51,8 @@ def _npz_reader(path: Path, key: str) -> Reader:
         return reader
     if names.shape != (reader.n_features,):
         raise FileError(
-            f"{path}: X has {reader.n_features} columns but feature_names has {names.size}."
+            f"{path}: X has {reader.n_features} columns, but "
+            f"feature_names has {names.size} names."
         )
     reader.feature_names = [str(name) for name in names.tolist()]
     return reader
@@ -62,9 +63,9 @@ def _sparse_matrix(path: Path, name: str) -> sp.csr_array:
     arrays = read_npz(path, _SPARSE)
     if name != "X" or set(arrays) != set(_SPARSE):
         raise FileError(
-            f"{path} has no array {name!r}; found "
-            f"{', '.join(names_in_npz(path))}. A matrix is 'X', or "
-            "X_data, X_indices, X_indptr and X_shape."
+            f"{path} has no array {name!r}. Found: "
+            f"{', '.join(names_in_npz(path))}. A matrix is stored as 'X' "
+            "or, if sparse, as X_data, X_indices, X_indptr and X_shape."
         )
     parts = (arrays["X_data"], arrays["X_indices"], arrays["X_indptr"])
     with file_errors(path, "data set"):
@@ -104,8 +105,8 @@ def _read_member(
                 raise
             raise FileError(
                 f"{path}: {item.filename} holds pickled Python objects, "
-                "which are refused because reading them runs code. Save "
-                "array.astype(str) or astype(float)."
+                "which are refused because reading them can run code. "
+                "Save array.astype(str) or array.astype(float) instead."
             ) from error
         file.read()  # to the end, where zipfile compares the checksum
     check_text(f"{path}: array {item.filename.removesuffix('.npy')!r}", array)
@@ -120,11 +121,12 @@ def npz_labels(path: Path, name: str, no_label: Iterable[str] = NO_LABEL_TEXTS) 
         expected = ""
         if name == "y":
             expected = (
-                " Expected are X (samples × features), y (the class of each sample) and, if "
-                "classes are described, A (classes × attributes). To use other names, give "
-                "the label and the layer."
+                " Expected arrays: X (samples × features), y (the class "
+                "of each sample) and, if classes are described, A "
+                "(classes × attributes). To use other names, set label "
+                "and layer."
             )
-        raise FileError(f"{path} has no array {name!r}; found {found}.{expected}")
+        raise FileError(f"{path} has no array {name!r}. Found: {found}.{expected}")
     classes = arrays["classes"].reshape(-1).tolist() if "classes" in arrays else None
     labels = named(f"{path}: {name}", arrays[name], classes)
     return labels_in_file(labels, f"{path}: {name}", no_label)
@@ -149,7 +151,7 @@ def named(where: str, values: npt.NDArray[Any], classes: list[Hashable] | None) 
     if lowest < -1 or highest >= len(classes):
         wrong = lowest if lowest < -1 else highest
         one_based = ids.min() == 1 and highest == len(classes)
-        hint = " Ids start at 0; subtract 1." if one_based else ""
+        hint = " Ids start at 0, so subtract 1." if one_based else ""
         raise FileError(
             f"{where} holds class id {wrong}, but there are "
             f"{len(classes)} classes, with ids 0 to "

@@ -46,7 +46,7 @@ class PairsReader(Reader):
         iterator = self._fresh()
         first = next(iterator, None)
         if first is None:
-            raise ValueError("there are no blocks. Pass (X, y) pairs.")
+            raise ValueError("found no blocks. Pass (X, y) pairs.")
         self.waiting = itertools.chain([first], iterator)  # for what is read only once
         X, _ = self._pair(first)
         self.n_features = X.shape[1]

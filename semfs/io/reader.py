@@ -77,7 +77,7 @@ class Request:
     def refuse_key(self, path: Path) -> None:
         """Raise if a matrix is named, but the format has only one."""
         if self.key is not None:
-            raise ValueError(f"key={self.key!r}: {path} holds only one matrix. Leave key out.")
+            raise ValueError(f"key={self.key!r}: {path} holds only one matrix. Leave out key.")
 
 
 class Reader:
@@ -195,8 +195,8 @@ def check_matrix(where: object, shape: Sequence[int], dtype: npt.DTypeLike) -> N
     """Raise unless shape and type are those of a numeric matrix. ``where`` names it."""
     if len(shape) != 2 or np.dtype(dtype).kind not in "fiub":
         raise FileError(
-            f"{where} has shape {tuple(shape)} and type {dtype}; a matrix "
-            "of numbers (samples by features) was expected."
+            f"{where} has shape {tuple(shape)} and type {dtype}, but a "
+            "matrix of numbers (samples by features) was expected."
         )
 
 

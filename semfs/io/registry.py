@@ -91,9 +91,7 @@ def open_reader(
     request = Request(y, key, tuple(drop), no_label, only)
     if is_pairs(data) and not is_stored(data):
         if y is not None:
-            raise ValueError(
-                "blocks are pairs of X and y, so they have labels already. Leave y out."
-            )
+            raise ValueError("blocks are (X, y) pairs and already contain labels. Leave out y.")
         return PairsReader(data), None
     reader, labels = _open(data, request)
     if labels is None:  # not in the data: an array, or a file of labels

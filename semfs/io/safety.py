@@ -66,7 +66,7 @@ def open_existing(path: object) -> Path:
         raise TypeError(f"the path of a file was expected, got {type(path).__name__}.")
     path = Path(path)
     if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; a file was expected.")
+        raise IsADirectoryError(f"{path} is a folder, but a file was expected.")
     if not path.exists():
         similar = [other.name for other in path.parent.glob(f"{path.stem}.*")][:3]
         hint = f" Did you mean {' or '.join(similar)}?" if similar else ""
@@ -111,9 +111,9 @@ def file_errors(path: Path, kind: str) -> Iterator[None]:
     except Exception as error:
         if getattr(error, "errno", None) == errno.ENOSPC:
             raise FileError(
-                f"{path}: the disk of {tempfile.gettempdir()}, to which "
-                "it is unpacked, is full. Free some space, or set TMPDIR "
-                "to another folder."
+                f"{path}: the file is unpacked to "
+                f"{tempfile.gettempdir()}, but that disk is full. Free "
+                "some space, or set TMPDIR to another folder."
             ) from error
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         if path.is_dir():
@@ -133,9 +133,11 @@ def _remedy(path: Path) -> str:
     # a healthy file with a wrong suffix is the commonest mistake
     for signature, suffixes in _SIGNATURES.items():
         if start.startswith(signature) and suffix not in suffixes:
-            return f"It looks like a {' or '.join(suffixes[:2])} file: give it that ending."
+            return (
+                f"It looks like a {' or '.join(suffixes[:2])} file. If so, give it that ending."
+            )
     if suffix not in _BINARY:
-        return "Check this part of the file, and that the encoding is UTF-8."
+        return "Check this part of the file, and make sure that the encoding is UTF-8."
     is_text = all(byte >= 32 or byte in b"\t\r\n" for byte in start)
     if start and is_text:
         advice = "leave out .gz" if suffix == ".gz" else AS_TABLE
@@ -170,11 +172,11 @@ def _check_can_be_file(path: Path) -> None:
     for folder in path.parents:
         if folder.is_file():
             raise ValueError(
-                f"{folder} is a file; a folder (a name without ending) "
-                "was expected. Choose another name."
+                f"{folder} is a file, but a folder was expected (a name "
+                "without an ending). Choose another name."
             )
     if path.is_dir():
-        raise ValueError(f"{path} is a folder; a file was expected. Choose another name.")
+        raise ValueError(f"{path} is a folder, but a file was expected. Choose another name.")
 
 
 @contextlib.contextmanager

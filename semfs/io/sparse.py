@@ -90,12 +90,13 @@ class SparseReader(Reader):
         indptr = np.asarray(stored_indptr[:], dtype=np.int64)
         form = "CSC" if self.by_columns else "CSR"
         where = f"{self.path or 'X'}: inconsistent {form} matrix of shape {self.shape}"
-        damaged = "The file is probably damaged; copy it again."
+        damaged = "The file is probably damaged. Copy it again."
         # as an index False is 0, the rows of CSR, and True is 1, the columns of CSC
         length = self.shape[self.by_columns] + 1
         if len(indptr) != length:
             raise FileError(
-                f"{where}: `indptr` has {len(indptr)} entries, {length} expected. {damaged}"
+                f"{where}: `indptr` has {len(indptr)} entries, but "
+                f"{length} were expected. {damaged}"
             )
         if indptr[0] != 0 or (np.diff(indptr) < 0).any():
             raise FileError(
@@ -105,7 +106,7 @@ class SparseReader(Reader):
         for name, array in (("data", data), ("indices", indices)):
             if array.shape != (last,):
                 raise FileError(
-                    f"{where}: `{name}` has {array.shape[0]} entries, "
+                    f"{where}: `{name}` has {array.shape[0]} entries, but "
                     f"`indptr` ends at {last}. {damaged}"
                 )
         return data, indices, indptr
@@ -140,7 +141,7 @@ class SparseReader(Reader):
         axis = "row" if self.by_columns else "column"
         raise FileError(
             f"{self.path or 'X'}: {axis} index {wrong} is out of range "
-            f"for {limit} {axis}s. The file is damaged; copy it again."
+            f"for {limit} {axis}s. The file is damaged. Copy it again."
         )
 
     def rows(self, first: int, last: int) -> Matrix:

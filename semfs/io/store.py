@@ -84,7 +84,9 @@ class Store:
         found = self.root
         for part in name.strip("/").split("/") if name else ():
             if not _is_group(found):
-                raise FileError(f"{self.path} has no array {name!r}; it holds only one matrix.")
+                raise FileError(
+                    f"{self.path} has no array {name!r}; the file holds only one matrix."
+                )
             if part not in self.names(found):
                 present = ", ".join(found) or "nothing"
                 raise FileError(
@@ -101,7 +103,7 @@ class Store:
         """
         found = self.node(name)
         if _is_group(found):
-            raise FileError(f"{self.path}: {name} is a group; an array was expected.")
+            raise FileError(f"{self.path}: {name} is a group, but an array was expected.")
         if found.shape is None:
             raise FileError(f"{self.path}: {name} is empty.")
         self._check_local(name, found)
@@ -178,7 +180,7 @@ def _matrix_name(store: Store) -> str:
     if len(matrices) == 1:
         return matrices[0]
     present = ", ".join(names) or "nothing"
-    raise FileError(f"{store.path} holds {present}. Name the matrix: key=NAME.")
+    raise FileError(f"{store.path} holds {present}. Specify the matrix with key=NAME.")
 
 
 def _is_matrix(node: Any) -> bool:

@@ -144,14 +144,17 @@ def _ignored(reader: TableReader) -> str:
     text = f"ignored non-numeric columns: {_listed(others, 5)}." if others else ""
     for name in broken[:MOST_BROKEN]:
         row, cell = reader.broken_numbers[name]
-        text += f" Ignored {name!r}, which looks like numbers, for {cell!r} in row {row + 1}."
+        text += (
+            f" Column {name!r} looks numeric but was ignored, because row "
+            f"{row + 1} holds {cell!r}."
+        )
     if len(broken) > MOST_BROKEN:
-        text += f" So do {len(broken) - MOST_BROKEN} more columns."
+        text += f" So were {len(broken) - MOST_BROKEN} more columns."
     if broken:
         text += (
-            " Correct such cells (numbers are 1022.5 or 1022,5, without "
-            "signs between thousands or units), or leave these columns "
-            "out (--drop NAME)."
+            " Correct such cells (write numbers as 1022.5 or 1022,5, "
+            "without thousands separators or units), or leave these "
+            "columns out (--drop NAME)."
         )
     return text.strip()
 
@@ -223,7 +226,7 @@ class TableReader(Reader):
             with pyarrow_csv.open_csv(self.path, **csv_options(self.path)) as batch_reader:
                 batch = next(iter(batch_reader), None)
         if batch is None or not batch.num_rows:
-            raise FileError(f"{self.path} has no rows, only names of columns.")
+            raise FileError(f"{self.path} has only a header and no rows.")
         types = import_optional("pyarrow").types
         for name, column in zip(batch.schema.names, batch.slice(0, INSPECTED_ROWS).columns):
             if name in not_features or not self._may_need(name):
@@ -288,7 +291,7 @@ class TableReader(Reader):
         self.feature_names = self.columns
         self.n_rows = int(self._dataset().count_rows())
         if self.n_rows == 0:
-            raise FileError(f"{self.name} has no rows, only names of columns.")
+            raise FileError(f"{self.name} has only a header and no rows.")
         self.dtype = self._common_dtype(schema)
         self.row_bytes = self.n_features * self.dtype.itemsize
         if self.path is not None and self.path.is_file():
@@ -399,7 +402,7 @@ class TableReader(Reader):
         if done != stop:
             raise FileError(
                 f"{self.name} has {done} rows, but {self.n_rows} were "
-                "announced. Copy the file again."
+                "expected. Copy the file again."
             )
 
     def _batches(
@@ -492,7 +495,7 @@ class TableReader(Reader):
         affected = [f"{name!r} ({count})" for name, count in counts.items() if count]
         number = "1 column" if len(affected) == 1 else f"{len(affected)} columns"
         total = sum(counts.values())
-        return f"There are {total} in {number}: {listed(affected, MOST_COLUMNS)}."
+        return f"In total, there are {total} in {number}: {listed(affected, MOST_COLUMNS)}."
 
 
 def _arrow_table(frame: Any) -> pa.Table:

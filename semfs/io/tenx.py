@@ -105,6 +105,6 @@ def _first_column(path: Path) -> list[str]:
 
 def _warn_of_length(path: Path, n_lines: int, expected: str) -> None:
     warn_user(
-        f"{path} has {n_lines} lines, but there are {expected}. The names are "
-        "ignored; correct or remove the file."
+        f"{path} has {n_lines} lines, but {expected} were expected. The "
+        "names are ignored. Correct or remove the file."
     )

@@ -103,7 +103,7 @@ def read_value_list(parameter: str, path: Path, known: Collection[str]) -> Value
     with file_errors(path, path.suffix.lower()):
         table = _table(path, known, has_numbers=parameter != "groups")
     if not table.rows or table.width < 2:
-        raise ParameterError(parameter, f": {path} needs two columns, names and values.")
+        raise ParameterError(parameter, f": {path} must have two columns, names and values.")
     _check_widths(parameter, table)
     names = _name_column(parameter, table, known)
     values = _value_column(parameter, table, names)
@@ -119,7 +119,7 @@ def read_value_list(parameter: str, path: Path, known: Collection[str]) -> Value
             message = (
                 f": {path}, {row.place}: {name!r} has two values in "
                 f"{table.column(values)}, {by_name[name]} and {value}. "
-                "Keep one row of each name."
+                "Keep one row for each name."
             )
             raise ParameterError(parameter, message)
     n_empty = sum(value in ("", None) for value in found)
@@ -193,8 +193,8 @@ def _check_widths(parameter: str, table: _Table) -> None:
             continue
         message = (
             f": {table.path}, {row.place} has {len(row.cells)} cells, but "
-            f"the header has {table.width}. Numbers with a decimal comma "
-            "need semicolons between the cells."
+            f"the header has {table.width}. If numbers have decimal "
+            "commas, separate the cells with semicolons."
         )
         raise ParameterError(parameter, message)
 
@@ -209,8 +209,8 @@ def _name_column(parameter: str, table: _Table, known: Collection[str]) -> int:
     names = [row.text(0) for row in table.rows]
     found = f": none of the {len(names)} names in {table.path} is known: {listed(names, 3)}."
     if parameter == "costs":
-        found += " Names of features are expected, or those of --groups."
-    raise ParameterError(parameter, f"{found} One column must hold them.")
+        found += " Use the names of features or, with --groups, of groups."
+    raise ParameterError(parameter, f"{found} One column must hold these names.")
 
 
 def _value_column(parameter: str, table: _Table, names: int) -> int:
@@ -281,8 +281,8 @@ def _decimal_sign(parameter: str, table: _Table, texts: Sequence[str]) -> str:
     whole = re.sub("[.,]", "", unclear[0])
     message = (
         f": {table.path}, {row.place}: {unclear[0]!r} may be {whole} or "
-        f"{unclear[0].replace(',', '.')}0. Write it as one of these two, "
-        "without a sign between thousands."
+        f"{unclear[0].replace(',', '.')}0. Write the number without a "
+        "thousands separator."
     )
     raise ParameterError(parameter, message)
 
@@ -292,13 +292,13 @@ def _broken_number(table: _Table, row: _Row, text: str) -> str:
     where = f": {table.path}, {row.place} ({row.text(0)!r})"
     if _THOUSANDS.fullmatch(text):
         return (
-            f"{where}: {text!r} has a sign between thousands, or another "
-            "decimal sign than the other numbers. Write all numbers as "
-            "1022.91, or all as 1022,91."
+            f"{where}: {text!r} has a thousands separator, or its decimal "
+            "separator differs from that of the other numbers. Write all "
+            "numbers as 1022.91, or all as 1022,91."
         )
     if _NUMBER.fullmatch(text):
         return (
-            f"{where}: {text!r} has another decimal sign than the other "
-            "numbers. Use one for all of them."
+            f"{where}: {text!r} has a different decimal separator than "
+            "the other numbers. Use the same one for all numbers."
         )
     return f"{where}: {text!r} must be a number, such as 1022.91, without a unit."

@@ -302,8 +302,8 @@ def write_h5ad(
     if origin is None or origin.suffix.lower() != ".h5ad":
         others = ", ".join(suffix for suffix in WRITTEN if suffix != ".h5ad")
         raise ValueError(
-            f"{path.name}: only data that were read from an .h5ad file "
-            f"can be written as .h5ad. Give another ending: {others}."
+            f"{path.name}: only data read from an .h5ad file can be "
+            f"written as .h5ad. Use another ending: {others}."
         )
     anndata = import_optional("anndata", "data", what="An .h5ad file")
     frame = source.reader.frame

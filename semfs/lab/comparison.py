@@ -24,7 +24,7 @@ MORE_METRICS = {
     "ari": "ARI",
     "knn": "k-NN (seen classes)",
     "zero_shot": "zero-shot accuracy",
-    "harmonic": "harmonic mean (seen and unseen compete)",
+    "harmonic": "harmonic mean (seen and unseen classes compete)",
 }
 #: Measures of zero-shot prediction, which a page shows beside those of clusterings.
 ZERO_SHOT_METRICS = {name: MORE_METRICS[name] for name in ("zero_shot", "harmonic")}

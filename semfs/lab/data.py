@@ -67,10 +67,10 @@ def open_data(
     else:
         if label is not None or attributes is not None or reading:
             raise ValueError(
-                f"'{name}' is not a file; label, attributes and the "
-                "options of reading apply to files only. Known data "
-                f"sets: {', '.join(BUNDLED)}, and those that `semfs "
-                "datasets` lists as found."
+                f"'{name}' is not a file, but label, attributes and the "
+                "reading options apply only to files. Known data sets: "
+                f"{', '.join(BUNDLED)} and those that `semfs datasets` "
+                "lists as found."
             )
         data = _known_loader(str(name))()
     if not unseen:
@@ -92,14 +92,14 @@ def _known_loader(name: str) -> Loader:
         if folder is None:
             raise ValueError(f"{entry.name} was not found. To get it: {entry.source}")
         raise ValueError(
-            f"{entry.name} was found in {folder}; features must be "
-            f"computed from it first: load it with {entry.loader}, then "
-            "pass it to semfs.lab.evaluate.evaluate."
+            f"{entry.name} was found in {folder}; but its features must "
+            f"be computed first. Load it with {entry.loader}, and pass "
+            "the result to semfs.lab.evaluate.evaluate."
         )
     hint = did_you_mean(name, loaders) or "."
     raise ValueError(
-        f"There is no data set {name!r}{hint} Give sample, a file of "
-        "yours (.h5ad, .csv, .parquet, .npz), or a name that `semfs "
+        f"There is no data set {name!r}{hint} Use 'sample', a file of "
+        "your own (.h5ad, .csv, .parquet, .npz), or a name that `semfs "
         "datasets` lists as found."
     )
 
@@ -143,7 +143,9 @@ def starting_with(
 def _loaders_in(folder: Path) -> dict[str, Loader]:
     """Return loaders of the data sets in a folder. Raise if it has none."""
     if not folder.is_dir():
-        raise ValueError(f"{folder} is not a directory. Give the one with your data sets.")
+        raise ValueError(
+            f"{folder} is not a directory. Give the directory with your data sets."
+        )
     found: dict[str, Loader] = {}
     for file in sorted(folder.glob("*.npz")):
         if _is_dataset(file):
@@ -157,19 +159,19 @@ def _loaders_in(folder: Path) -> dict[str, Loader]:
 def _nothing_found(folder: Path) -> str:
     """Return the message for a folder without data sets, with advice on other files."""
     expected = (
-        f"{folder} holds no data set. Expected are .npz files with the "
-        "arrays 'X' (samples × features), 'y' (number of the class of "
-        "each sample, from 0) and 'A' (classes × attributes), or folders "
-        "with res101.mat and att_splits.mat."
+        f"{folder} holds no data set. Expected .npz files with the arrays "
+        "'X' (samples × features), 'y' (number of the class of each "
+        "sample, from 0) and 'A' (classes × attributes), or folders with "
+        "res101.mat and att_splits.mat."
     )
     tables = sorted(file for file in folder.iterdir() if file.suffix in TABLE_SUFFIXES)
     if not tables:
         return f"{expected} See: semfs datasets"
     name = tables[0].name
     return (
-        f"{expected} {name} is not one of them: write such a file with "
-        "numpy.savez, or compare methods on it with: semfs evaluate "
-        f"{tables[0]} --label COLUMN --attributes TABLE"
+        f"{expected} {name} is not one of them. Write such a file with "
+        "numpy.savez, or compare methods on the table with: semfs "
+        f"evaluate {tables[0]} --label COLUMN --attributes TABLE"
     )
 
 

@@ -57,13 +57,14 @@ MOST_DRAWN = 12
 
 DOTS_TITLE = "Selected genes by cell type"
 DOTS_TEXT = (
-    "Dots: the size is the share of cells that express a gene, the color "
-    "is the mean expression."
+    "The size of a dot shows the share of cells that express a gene, and "
+    "its color shows the mean expression."
 )
 LEADS_TITLE = f"Lead of {OURS} by number of genes"
 LEADS_TEXT = (
-    "Paired over class splits, with 95 % intervals, which are likely too narrow "
-    "because splits share classes. Filled dots: the interval excludes 0."
+    "Differences are paired over class splits. The 95 % intervals are "
+    "likely too narrow, because splits share classes. Filled dots mark "
+    "intervals that exclude 0."
 )
 
 #: A gene: its name, its share of the fit, and the attribute that it marks most.

@@ -58,9 +58,10 @@ def _zero_shot_sections(found: Sequence[Details]) -> list[Section]:
         return []
     body = [[label, *np.mean(values, axis=0).tolist()] for label, values in by_label.items()]
     text = (
-        "Samples are given a class by the prediction of SemFS, fitted to the features of each "
-        f"method at its largest number of features. {HELD_OUT:.0%} of the samples of the seen "
-        "classes are held out. The class means of unseen classes are predicted from their "
+        "The classes of samples are predicted by SemFS, fitted to the "
+        "features of each method at its largest number of features. "
+        f"{HELD_OUT:.0%} of the samples of the seen classes are held out. "
+        "The class means of unseen classes are predicted from their "
         "descriptions. Accuracies are means over classes."
     )
     columns = [
@@ -79,10 +80,11 @@ def _recall_section(found: Sequence[Details]) -> Section:
     ks = sorted({details.k for details in found})
     k_text = f"{ks[0]}" if len(ks) == 1 else f"{ks[0]} to {ks[-1]}"
     text = [
-        f"Share of the samples of each class that are recognized with {k_text} features. Seen "
-        f"classes: by {N_NEIGHBORS} nearest neighbors, {HELD_OUT:.0%} of the samples held out "
-        "(features were selected on all of them). Unseen classes: by K-means clusters, each "
-        "matched with one class."
+        "Share of the samples of each class that are recognized with "
+        f"{k_text} features. Seen classes: by {N_NEIGHBORS} nearest "
+        f"neighbors, {HELD_OUT:.0%} of the samples held out (features "
+        "were selected on all of them). Unseen classes: by K-means "
+        "clusters, each of which is matched with one class."
     ]
     shown = [(details.label, _recognized(details)) for details in found]
     predicted = [
@@ -163,9 +165,10 @@ def _robustness_section(found: Sequence[Details]) -> Section:
     of_groups = any(results[0].of_groups for results in by_label.values())
     what = "group" if of_groups else "feature"
     text = (
-        f"NMI on the unseen classes when {what}s fail and are left out: each {what} in turn, "
-        f"or {N_DRAWS} random draws of 3 and 5, from the same K-means starts. A negative "
-        f"loss is a gain. The worst single {what} is the worst over all splits."
+        f"NMI on the unseen classes when {what}s fail and are left out: "
+        f"each {what} in turn, or {N_DRAWS} random draws of 3 and of 5 "
+        f"{what}s. All use the same K-means starts. A negative loss is a "
+        f"gain. The worst single {what} is the worst over all splits."
     )
     columns = ["method", "NMI, complete", *(f"loss, {n} fail" for n in FAILING)]
     columns += [f"worst single {what}", "its loss"]

@@ -53,25 +53,27 @@ DOMINANT_SHARE = 0.95
 
 #: Said in every report of a run with groups.
 GROUPS_FAIL = (
-    "Groups fail as a whole, but are counted nowhere else: the methods select single features "
-    "and are compared at equal numbers of features, whatever their groups and prices."
+    "Groups fail as a whole but have no other effect: the methods select "
+    "single features and are compared at equal numbers of features, "
+    "regardless of groups and costs."
 )
 
 #: Said in every report of a run with rules.
-RULED = "{} of the panel hold for these methods only: {}. The others select freely."
+RULED = "{} of the panel apply only to these methods: {}. The other methods select freely."
 
 #: Said in every report of a run with batches.
 UNBATCHED = (
-    "The constant differences between {} batches were found in the samples of the seen classes "
-    "of each split, and removed from all samples, for all methods. Samples of batches without "
-    "seen classes did not change."
+    "In each split, constant differences between {} batches were "
+    "estimated from the samples of the seen classes and removed from all "
+    "samples, for all methods. Samples of batches without seen classes "
+    "were not changed."
 )
 
 #: Said in every report of a run with a method that uses unlabeled samples.
 HALVED = (
-    "Half of the samples of each unseen class may be seen, without "
-    "labels, by methods that use unlabeled samples ({}). The other half "
-    "is clustered, for all methods."
+    "Methods that use unlabeled samples ({}) may use half of the samples "
+    "of each unseen class, without labels. For all methods, the other "
+    "half is clustered."
 )
 
 
@@ -166,7 +168,7 @@ def evaluate(
         measures=(*_measures(data), *metrics),
     )
     if run_folder is not None and Path(run_folder).is_file():
-        raise ValueError(f"{run_folder} is a file; a folder for the results was expected.")
+        raise ValueError(f"{run_folder} is a file, but a folder for the results was expected.")
     with closing(Store(run_folder)) as store:
         rows, summary = _compare(
             store, data, unseen_by_split, protocol, chosen, n_jobs, verbose
@@ -298,8 +300,9 @@ def _splits(
     if listed is not None:
         if n_splits is not None or n_unseen is not None:
             raise ValueError(
-                "splits lists class splits, n_splits and n_unseen draw "
-                "them at random: give one of the two."
+                "splits lists class splits, but n_splits and n_unseen "
+                "draw them at random. Give either splits or the other "
+                "two, not both."
             )
         return listed_splits(data, listed)
     # A number asks for random splits, also of a data set that names one.
@@ -353,8 +356,8 @@ def _check_data(data: ZeroShotDataset, ks: Sequence[int]) -> None:
     n_features = data.X.shape[1]
     if ks[0] > n_features:
         raise ValueError(
-            f"{data.name} has {n_features} features, fewer than the {ks[0]} to be selected. "
-            "Select fewer."
+            f"{data.name} has {n_features} features, fewer than the "
+            f"{ks[0]} to be selected. Select fewer features."
         )
     assert_all_finite(data.X, input_name=data.name, allow_nan=data.impute)
 
@@ -402,7 +405,7 @@ def _notes_on_sizes(data: ZeroShotDataset, ks: Sequence[int]) -> list[str]:
     if not too_large:
         return []
     ks_left_out = ", ".join(too_large)
-    return [f"k = {ks_left_out} left out: {data.name} has {n_features} features."]
+    return [f"k = {ks_left_out} left out, because {data.name} has only {n_features} features."]
 
 
 def _notes_on_data(data: ZeroShotDataset) -> list[str]:
@@ -423,9 +426,9 @@ def _notes_on_data(data: ZeroShotDataset) -> list[str]:
     if rare:
         notes.append(
             f"{counted(len(rare), 'class', 'classes')} with fewer than "
-            f"{FEW_SAMPLES} samples: {listed(rare)}. Where such a class is "
-            "unseen, its recall is mostly chance, and counts as much as "
-            "that of a large class. Leave such classes out with "
+            f"{FEW_SAMPLES} samples: {listed(rare)}. If such a class is "
+            "unseen, its recall is mostly chance but counts as much as "
+            "that of a large class. To leave out such classes, use "
             f"--min-cells {FEW_SAMPLES}."
         )
     return notes

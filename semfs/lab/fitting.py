@@ -183,9 +183,10 @@ def ranking_of(selector: BaseEstimator, n_features: int | None = None) -> Indice
             _check_length(selector, name, scores, n_features)
             if not np.isfinite(scores).any():
                 raise ValueError(
-                    f"{type(selector).__name__}: {name} has no finite value, "
-                    "so nothing ranks the features. Check what fit computes, "
-                    "for example a division by zero."
+                    f"{type(selector).__name__}: {name} has no finite "
+                    "value, so the features cannot be ranked. Check the "
+                    "computations in fit, for example for a division by "
+                    "zero."
                 )
             # SelectKBest gives constant columns NaN; they come last.
             finite = np.where(np.isnan(scores), -np.inf, scores)
@@ -200,8 +201,8 @@ def _check_length(
     if n_features is not None and len(values) != n_features:
         raise ValueError(
             f"{type(selector).__name__}: {name} has {len(values)} values, "
-            f"but it was fitted to {n_features} features. "
-            "Store one value for each column of X."
+            f"but the selector was fitted to {n_features} features. Store "
+            "one value for each column of X."
         )
 
 

@@ -61,10 +61,10 @@ class HighlyVariableGenes(SelectorMixin, BaseEstimator):
         largest = X.max()
         if smallest < 0 or largest > LARGEST_LOGARITHM:
             raise ValueError(
-                f"X has values from {smallest:.3g} to {largest:.3g}; "
+                f"X has values from {smallest:.3g} to {largest:.3g}, but "
                 "highly variable genes need logarithms of normalized "
-                "counts, log(1 + x). Normalize counts first; pass data "
-                "that were not centered or scaled."
+                "counts, log(1 + x). Normalize counts first, and do not "
+                "center or scale the data."
             )
         mean, variance = _moments_of_counts(X)
         self.scores_ = _normalized_dispersions(mean, variance)

@@ -54,9 +54,10 @@ def find_metric(measure: str) -> Metric:
     if not isinstance(measure, str):
         name = getattr(measure, "__name__", type(measure).__name__)
         raise ValueError(
-            f"metrics has the object {name!r}, but a metric is named as "
-            "text, because other processes import it. Write it to a file "
-            f"my_metrics.py, and pass 'my_metrics:{name}'."
+            f"metrics holds the object {name!r}, but metrics must be "
+            "given as text so that other processes can import them. Save "
+            "the function in a file my_metrics.py, and pass "
+            f"'my_metrics:{name}'."
         )
     module_name, _, name = measure.rpartition(":")
     if os.getcwd() not in sys.path:
@@ -98,10 +99,11 @@ def check_metrics(measures: Sequence[str]) -> None:
     for measure, name in zip(measures, names):
         if name in RESERVED or name.endswith("_sd"):
             raise ValueError(
-                f"The metric {measure!r} has the name of a column of the results. Rename it."
+                f"The metric {measure!r} has the same name as a column of "
+                "the results. Rename the metric."
             )
         if names.count(name) > 1:
-            raise ValueError(f"Two metrics are called {name!r}. Rename one.")
+            raise ValueError(f"Two metrics are named {name!r}. Rename one of them.")
 
 
 def single_scores(

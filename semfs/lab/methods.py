@@ -78,8 +78,9 @@ def _import_selector(name: str) -> type[BaseEstimator]:
             reason = did_you_mean(name, METHODS) or "."
         raise ValueError(
             f"There is no method {name!r}{reason} Known: "
-            f"{', '.join(METHODS)}. For your own, give module:Selector, with a module in this "
-            "directory or an installed one."
+            f"{', '.join(METHODS)}. For your own selector, give "
+            "module:Selector, with a module in this directory or an "
+            "installed one."
         ) from error
     return found
 
@@ -153,7 +154,7 @@ def with_rules(
         found.append(method)
     if not ruled:
         name = next(iter(rules))
-        raise ParameterError(name, "is a rule of SemFS, which is not among the methods.")
+        raise ParameterError(name, "is a rule of SemFS, but SemFS is not among the methods.")
     return found, ruled
 
 

@@ -39,7 +39,7 @@ def read_panel(path: PathLike, feature_names: Sequence[str]) -> tuple[list[str],
         text = path.read_text("utf-8-sig")
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
-        raise FileError(f"{path} is empty. Write the name of one feature per line.")
+        raise FileError(f"{path} is empty. Write one feature name per line.")
     known = {str(name) for name in feature_names}
     listed_names = names_in_lines(lines, known)
     names = listed_names.names
@@ -47,8 +47,10 @@ def read_panel(path: PathLike, feature_names: Sequence[str]) -> tuple[list[str],
     if not found:
         hint = did_you_mean(names[-1], sorted(known)) or "."
         raise FileError(
-            f"{path}: none of its {len(names)} names, such as {names[-1]!r}, is a feature of "
-            f"the data{hint} Perhaps one uses gene symbols and the other gene ids."
+            f"{path}: none of its {len(names)} names, such as "
+            f"{names[-1]!r}, is a feature of the data{hint} Perhaps the "
+            "panel uses gene symbols and the data use gene ids, or vice "
+            "versa."
         )
     missing = [name for name in names if name not in known]
     # The first line of a plain list may be a header of any name; that of a table is known.

@@ -130,7 +130,7 @@ def reproduce(
         are already known.
     """
     if Path(run_folder).is_file():
-        raise ValueError(f"{run_folder} is a file; a folder for the results was expected.")
+        raise ValueError(f"{run_folder} is a file, but a folder for the results was expected.")
     experiments = find_experiments(study.experiments)
     if study.defaults_only:
         experiments = [replace(experiment, oracle=False) for experiment in experiments]
@@ -214,7 +214,7 @@ def _nothing_to_run(
     """Return the error of methods that are all left out."""
     defaults = dict.fromkeys(name for entry in experiments for name in entry.methods)
     return (
-        "None of the methods given can run this experiment: "
+        "None of the given methods can run this experiment: "
         f"{' '.join(left_out)} Omit --method to use its defaults: "
         f"{', '.join(defaults)}."
     )

@@ -83,9 +83,9 @@ def plan(
             for place in _places(settings, runner):
                 if not method.fits_in_memory(place.size):
                     notes.append(
-                        f"{method.label} needs dense samples, and "
-                        f"{place.dataset} has too many of them for the "
-                        "memory: left out."
+                        f"{method.label} was left out, because it needs "
+                        f"dense samples and {place.dataset} does not fit "
+                        "into memory in dense form."
                     )
                     continue
                 jobs += _jobs_at(place, method, experiment, runner)
@@ -108,9 +108,15 @@ def _obstacle(
     # Settings change the samples or targets and concern no parameter of the selector.
     varied = {name for setting in settings for name in setting if name not in SETTINGS}
     if not method.takes(varied):
-        return f"{method.label} has no parameter that {experiment.name} varies: left out."
+        return (
+            f"{method.label} was left out, because it has no parameter "
+            f"that {experiment.name} varies."
+        )
     if experiment.needs_objective and method.has_objective is False:
-        return f"{method.label} records no objective, which {experiment.name} shows: left out."
+        return (
+            f"{method.label} was left out, because {experiment.name} "
+            "shows the objective and this method does not record it."
+        )
     return ""
 
 

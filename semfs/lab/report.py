@@ -125,7 +125,7 @@ def _check_distinct_rows(rows: Iterable[Row]) -> None:
         key = json.dumps(values, default=str, sort_keys=True)
         if key in known:
             raise ValueError(
-                f"two rows are of data set {row['dataset']!r}, split "
+                f"two rows have data set {row['dataset']!r}, split "
                 f"{row['split']!r}, method {row['label']!r} and "
                 f"k={row['k']}. Evaluate your own class splits in one "
                 "call, evaluate(data, splits=[...]), or give the splits "
@@ -143,7 +143,7 @@ def write_csv(rows: Iterable[Row], path: PathLike) -> Path:
 def check_csv_ending(path: PathLike) -> None:
     """Raise unless the ending of a path is that of a CSV file."""
     if Path(path).suffix.lower() != ".csv":
-        raise ValueError(f"{path}: rows are written as CSV. Give a name that ends in .csv.")
+        raise ValueError(f"{path}: rows are written as CSV, so the file name must end in .csv.")
 
 
 def write_text(text: str, path: PathLike) -> Path:

@@ -45,7 +45,7 @@ def restricted(
     if not used or (len(data.unseen) and not unseen):
         which = "unseen class" if used else "class"
         raise ParameterError(
-            "min_cells", f"is {min_cells}, and no {which} has that many samples."
+            "min_cells", f"is {min_cells}, but no {which} has that many samples."
         )
     table = without_descriptions(data.attributes, labels, common)
     batch = None if data.batch is None else data.batch.array()[kept]

@@ -181,7 +181,9 @@ class Runner:
             return (min(max(self.protocol.ks), n_features),)
         ks = tuple(k for k in self.protocol.ks if k <= n_features)
         if not ks:
-            raise ValueError(f"{job.dataset} has only {n_features} features. Select fewer.")
+            raise ValueError(
+                f"{job.dataset} has only {n_features} features. Select fewer features."
+            )
         return ks
 
 
@@ -198,8 +200,9 @@ def _facts_of_fit(job: Job, fitted: BaseEstimator) -> dict[str, Any]:
         if not hasattr(fitted, "objective_"):
             raise ValueError(
                 f"{type(fitted).__name__} has no objective_ after fit, "
-                "which the experiment convergence shows. Leave it out, "
-                "or store the objective of each iteration."
+                "but the experiment 'convergence' needs it. Leave out "
+                "this selector, or store the objective of each "
+                "iteration."
             )
         facts["objective"] = np.asarray(fitted.objective_).tolist()
     # baselines have no such attribute
@@ -244,7 +247,7 @@ def make_runner(
         store.pin(
             f"fingerprint of {name}",
             _fingerprint(data),
-            "Its contents have changed; use another --out for the new data.",
+            "The contents of the data have changed. Use another --out for the new data.",
         )
         facts[name] = {**dataset_facts(data, splits[name]), "name": name}
         for split, of_split in facts[name]["splits"].items():

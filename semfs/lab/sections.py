@@ -70,25 +70,31 @@ REFERENCES = ("SemFS, unseen classes described", "SemFS")
 
 #: What the forest plots show.
 FOREST_TEXT = (
-    "Differences are paired over the class splits and averaged over numbers of features. Bars "
-    "are 95 % intervals; they are likely too narrow, because splits share classes. Right of "
-    "the line at 0, the method in the title is better. Filled dots: the interval excludes 0."
+    "Differences are paired over the class splits and averaged over "
+    "numbers of features. Bars are 95 % intervals, which are likely too "
+    "narrow because splits share classes. To the right of the line at 0, "
+    "the method in the title is better. Filled dots mark intervals that "
+    "exclude 0."
 )
 
 #: What the figures of zero-shot prediction show.
 ZERO_SHOT_TEXT = (
-    "Zero-shot accuracy: share of the samples of each unseen class that are predicted to be of "
-    "it, when unseen classes compete among themselves; mean over these classes. Harmonic mean: "
-    "of the accuracies on held-out samples of the seen classes and on the unseen classes, when "
-    "all compete. The same predictor serves all methods: SemFS, fitted to their features."
+    "Zero-shot accuracy: the share of the samples of each unseen class "
+    "that are assigned to it when only unseen classes compete, averaged "
+    "over these classes. Harmonic mean: the harmonic mean of the "
+    "accuracies on held-out samples of the seen classes and on the "
+    "unseen classes when all classes compete. The same predictor serves "
+    "all methods: SemFS, fitted to their features."
 )
 
 #: What the figures of further measures show.
 FURTHER_TEXT = (
-    "ARI: adjusted Rand index of the clusters and the unseen classes. k-NN: balanced accuracy "
-    "of nearest neighbors on samples of the seen classes that the neighbors do not contain. "
-    "The features were selected on these samples, too, so it is somewhat too high. Others are "
-    "your own metrics of the samples of the unseen classes, larger is better."
+    "ARI: adjusted Rand index of the clusters and the unseen classes. "
+    "k-NN: balanced accuracy of nearest neighbors on held-out samples of "
+    "the seen classes. The features were also selected on these samples, "
+    "so this accuracy is somewhat too high. All other measures are your "
+    "own metrics on the samples of the unseen classes; larger values are "
+    "better."
 )
 
 #: A point of a curve: x, y, spread, remark. Of a dot plot: x, color, size, remark. Of a heat
@@ -319,7 +325,7 @@ def _verdict_text(ranking: Standings) -> str:
         sentences.append(f"Means are over k up to {most}: {', '.join(sizes)} features.")
     if ranking.incomplete:
         shares = [f"{name} ({share:.0%} done)" for name, share in ranking.incomplete.items()]
-        sentences.append(f"Not ranked, as results are missing: {', '.join(shares)}.")
+        sentences.append(f"Not ranked because results are missing: {', '.join(shares)}.")
     return " ".join(sentences)
 
 
@@ -385,7 +391,10 @@ def _selected_features(rows: Sequence[Row]) -> Section:
         [data_title(dataset), label, _features_cell(of_splits)]
         for (dataset, label), of_splits in lists.items()
     ]
-    text = "With several splits: those selected most often first, with the number of splits."
+    text = (
+        "If there are several splits, the features selected most often "
+        "come first, with the number of splits."
+    )
     caption = "The features of every method at its largest number of features, best first"
     table = Table(caption, ["data set", "method", "names"], body)
     return Section("Selected features", [text], table)
@@ -437,7 +446,10 @@ def _attributes_vs_labels(rows: Sequence[Row]) -> list[Section]:
                     # Methods that ran with one kind of targets only have no lead.
                     pair = (with_attributes, with_labels)
                     leads[name, title, method] = lead(of_dataset, metric, *pair)
-    text = "The same method fitted to class attributes and to labels; the lead of attributes."
+    text = (
+        "The same method is fitted to class attributes and to labels. "
+        "The table shows the lead of attributes."
+    )
     panels = score_panels(datasets, "k", FEATURES)
     return [Section("Attributes or labels as targets", [text], panels=panels, leads=leads)]
 
@@ -468,7 +480,7 @@ def never_rises(objective: Sequence[float]) -> bool:
 
 def _preprocessing(rows: Sequence[Row]) -> list[Section]:
     """Curves of every method on differently preprocessed samples."""
-    text = "The samples are transformed for the selection and for the clustering."
+    text = "The samples are transformed for both selection and clustering."
     panels = score_panels(group_by(rows, "dataset"), "k", FEATURES)
     return [Section("Preprocessing of the features", [text], panels=panels)]
 

@@ -316,8 +316,9 @@ def listed_splits(
         same = place_of.setdefault(frozenset(classes), place)
         if same != place:
             raise ValueError(
-                f"{place} has the same unseen classes as {same}. "
-                "A split that is listed twice would count twice: leave one out."
+                f"{place} has the same unseen classes as {same}. A split "
+                "that is listed twice would count twice. Leave out one "
+                "of them."
             )
         found[f"{LISTED}-{number}"] = classes
     return found
@@ -356,8 +357,8 @@ def splits_in_file(data: ZeroShotDataset, path: PathLike) -> list[list[Label]]:
     }
     if not found:
         raise ValueError(
-            f"{path} is empty. Write one line for each split, with its "
-            "unseen classes separated by commas."
+            f"{path} is empty. For each split, write one line with its "
+            "unseen classes, separated by commas."
         )
     # The file and the line of a mistake are known here only.
     listed_splits(data, list(found.values()), list(found))

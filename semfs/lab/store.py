@@ -169,9 +169,10 @@ class Store:
             path.parent.mkdir(parents=True, exist_ok=True)
         elif not path.is_file() or path.stat().st_size == 0:
             raise ValueError(
-                f"{path} is missing or empty: not a run directory, or "
-                "nothing has been computed yet. Make one with: semfs "
-                f"reproduce clustering --out {path.parent}"
+                f"{path} is missing or empty, so this is not a run "
+                "directory or nothing has been computed yet. Make a run "
+                "directory with: semfs reproduce clustering --out "
+                f"{path.parent}"
             )
 
     def _initialize(self) -> None:
@@ -194,13 +195,13 @@ class Store:
         """
         # Never write into a run that has results.
         if into is not None and (Path(into) / FILE_NAME).exists():
-            raise ValueError(f"{into} already has a {FILE_NAME}. Name a new directory.")
+            raise ValueError(f"{into} already has a {FILE_NAME}. Choose a new directory.")
         path = Path(run).absolute() / FILE_NAME
         records = _intact_records(path)
         if not records:
             raise DamagedStore(
-                f"{path} is damaged or not a semfs store, and not one "
-                "record of it is intact. Nothing was written. Give the "
+                f"{path} is damaged or not a semfs store, and none of its "
+                "records is intact. Nothing was written. Give the "
                 "directory of a run of `semfs reproduce`."
             )
         store = cls(into)
@@ -354,12 +355,11 @@ class Store:
             code = getattr(error, "sqlite_errorname", "")
             if code.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
                 advice = (
-                    "The disk is full or failing; what was finished "
-                    "before is safe. Free some space and give the same "
-                    "command again."
+                    "The disk is full or failing. Finished results are "
+                    "safe. Free some space, and repeat the same command."
                 )
             elif code.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_BUSY")):
-                advice = "Check that the directory can be written and is on a local disk."
+                advice = "Check that the directory is writable and on a local disk."
             else:
                 # Any other error comes from the contents of the file.
                 raise self._damaged(str(error)) from error
@@ -371,7 +371,7 @@ class Store:
         reason = " ".join(reason.split())[:QUOTED_MESSAGE]
         return DamagedStore(
             f"{self.path} is damaged or not a semfs store ({reason}). "
-            f"Save what is intact as a table with `semfs report {run} "
+            f"Save the intact records as a table with `semfs report {run} "
             "--csv FILE`, or as a new run directory with "
             f"semfs.lab.Store.salvage({str(run)!r}, NEW)."
         )

@@ -110,8 +110,9 @@ def _check_penalty(objective: Objective) -> None:
     ratio = objective.gamma / mean_diagonal
     if not 1.0 / LARGEST_RATIO < ratio < LARGEST_RATIO:
         raise ValueError(
-            f"gamma is {ratio:.0e} times the size of the data, so that it has no effect. "
-            'Use penalty_scale="gram", or solver="direct".'
+            f"gamma is only {ratio:.0e} times the size of the data, so it "
+            'has no effect. Use penalty_scale="gram", or '
+            'solver="direct".'
         )
 
 

@@ -404,9 +404,9 @@ def check_batches(pairs: Pairs, refuse: bool = True) -> None:
     B = len(pairs.batches)
     if refuse and len(pairs.class_of) == C == B:
         raise ValueError(
-            f"batch and y are the same partition of the samples: each of the {C} classes is in "
-            "a batch of its own, so that batches cannot be separated from classes. Leave batch "
-            "out."
+            "batch and y divide the samples in the same way: each of the "
+            f"{C} classes is in a batch of its own, so batches cannot be "
+            "separated from classes. Leave out batch."
         )
     # a class is in as many batches as it has pairs
     n_batches = np.bincount(pairs.class_of, minlength=C)
@@ -424,11 +424,11 @@ def check_batches(pairs: Pairs, refuse: bool = True) -> None:
     components = pairs.components()
     if components.max() > 0:
         text += (
-            " The difference between batches that have no class in common is not removed, "
-            "because it may be a difference of classes."
+            " Differences between batches without a common class are not "
+            "removed, because they may be differences between classes."
         )
     else:
-        text += " What separates them from the others may be the batch."
+        text += " What separates these classes from the others may be the batch."
     warn_user(text)
 
 

@@ -72,15 +72,17 @@ def unseen_class_problem(
     n_seen = len(seen_attributes)
     n_unseen = len(unseen_attributes)
     if n_unseen < 2:
-        return UnseenProblem(None, float("nan"), "not used: one class; two are needed")
+        return UnseenProblem(
+            None, float("nan"), "not used: found one class, but two are needed"
+        )
     if n_seen < MIN_SEEN_CLASSES:
-        note = f"not used: {n_seen} seen classes; {MIN_SEEN_CLASSES} are needed"
+        note = f"not used: found {n_seen} seen classes, but {MIN_SEEN_CLASSES} are needed"
         return UnseenProblem(None, float("nan"), note)
     moments = objective.moments
     model = MeanModel.fit(seen_attributes, moments.means)
     predicted = (
-        f"for seen classes that are left out, descriptions explain {max(model.r2, 0.0):.0%} of "
-        "how they differ"
+        f"descriptions explain {max(model.r2, 0.0):.0%} of the "
+        "differences between held-out seen classes"
     )
     if model.r2 < MIN_R2:
         return UnseenProblem(None, model.r2, f"not used: {predicted}")
@@ -88,7 +90,9 @@ def unseen_class_problem(
     problem = objective.separating(model.predict(unseen_attributes), shares).quadratic()
     gain = problem.total_marginal_gain
     if not gain > SMALLEST_GAIN * problem.q:
-        return UnseenProblem(None, model.r2, "not used: these classes are described alike")
+        return UnseenProblem(
+            None, model.r2, "not used: these classes have the same description"
+        )
     wanted = objective.quadratic().total_marginal_gain
     return UnseenProblem(
         problem.scaled_by(wanted / gain),

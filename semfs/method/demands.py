@@ -342,8 +342,9 @@ def _solve(
     if answer.x is None:
         if answer.status == TIME_LIMIT:
             raise ValueError(
-                f"whether the rules of the panel can be met was not decided in {seconds:.0f} "
-                "seconds. Relax one of them, or reduce the features to select from "
+                f"could not determine within {seconds:.0f} seconds "
+                "whether the rules of the panel can be met. Relax a "
+                "rule, or reduce the features to select from "
                 "(candidates)."
             )
         return None

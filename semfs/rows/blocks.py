@@ -36,9 +36,10 @@ MOST_READ_AGAIN = 2 * 2**30
 # Standard deviations below this share of the mean are rounding errors of a constant.
 CONSTANT_SPREAD = 1e-7
 MATRIX_NEEDED = (
-    'solver="alternating" needs it, and so do blocks that can be read only once. Use '
-    'solver="direct" on data that can be read again (a file, a list of blocks, a function that '
-    "returns a fresh iterator), or raise memory."
+    'solver="alternating" needs this matrix, and so do blocks that can '
+    'be read only once. Use solver="direct" on data that can be read '
+    "repeatedly (a file, a list of blocks or a function that returns a "
+    "fresh iterator), or raise memory."
 )
 
 

@@ -262,9 +262,10 @@ def on_cluster(
     n = source.n_rows
     if n is None or not source.reader.shared:
         raise ValueError(
-            f"a cluster needs data that each worker can read in part; {source.reader.path} "
-            "cannot be read that way. Convert it to .h5ad (by rows), Parquet (row groups of "
-            "64 MB at most) or .npy."
+            "on a cluster, each worker must be able to read a part of "
+            f"the data, but {source.reader.path} cannot be read in parts. "
+            "Convert it to .h5ad (by rows), Parquet (row groups of at "
+            "most 64 MB) or .npy."
         )
     # without workers yet, the ranges are those of one thread
     threads = sum(client.nthreads().values()) or 1

@@ -119,7 +119,9 @@ def _split_frame(frame: DaskFrame, y: Any) -> tuple[DaskArray, Any, list[str]]:
     check_unique_names(columns)
     if isinstance(y, str) and y not in columns:
         shown = ", ".join(map(str, columns[:10]))
-        raise ValueError(f"X has no column {y!r} with the labels; its first ones are: {shown}.")
+        raise ValueError(
+            f"X has no column {y!r} with the labels. Its first columns are: {shown}."
+        )
     candidates = [c for c in columns if not (isinstance(y, str) and c == y)]
     features = [c for c in candidates if frame.dtypes[c].kind in "fiub"]
     ignored = [str(c) for c in candidates if c not in features]

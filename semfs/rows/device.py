@@ -110,10 +110,10 @@ def check_same_namespace(X: Array, estimator: Any, *, attribute: str, method: st
     if found != expected:
         # the words that scikit-learn's checks of estimators expect
         raise ValueError(
-            f"Inputs passed to {type(estimator).__name__}.{method}() must use the same "
-            "namespace and the same device as those passed to fit(). "
-            f"It was fitted to arrays of {expected}, X is one of {found}. Convert X, or fit "
-            "again."
+            f"Inputs passed to {type(estimator).__name__}.{method}() must "
+            "use the same namespace and the same device as those passed "
+            f"to fit(). The estimator was fitted to arrays of {expected}, "
+            f"but X is an array of {found}. Convert X, or fit again."
         )
 
 

@@ -216,17 +216,18 @@ def sample_ids(data: DataLike, name: str, key: str | None = None) -> list[str]:
     missing = np.flatnonzero(ids.codes < 0)
     if len(missing):
         message = (
-            f": {name!r} has no id for {len(missing)} of {len(ids)} samples, the first in row "
-            f"{missing[0] + 1}. Fill these cells, or give another column."
+            f": {name!r} has no id for {len(missing)} of {len(ids)} "
+            f"samples, the first one in row {missing[0] + 1}. Fill these "
+            "cells, or use another column."
         )
         raise ParameterError("sample_id", message)
     counts = np.bincount(ids.codes, minlength=len(ids.classes))
     repeated = [str(ids.classes[code]) for code in np.flatnonzero(counts > 1)]
     if repeated:
         message = (
-            f": {name!r} has {counted(len(ids.classes), 'different id')} for {len(ids)} "
-            f"samples; repeated: {listed(repeated)}. Give a column with a different id for "
-            "each sample."
+            f": {name!r} has {counted(len(ids.classes), 'different id')} "
+            f"for {len(ids)} samples; repeated: {listed(repeated)}. Use a "
+            "column with a different id for each sample."
         )
         raise ParameterError("sample_id", message)
     return [str(value) for value in ids.array().tolist()]
@@ -282,7 +283,7 @@ def _check_label_count(labels: Labels | None, n_rows: int | None) -> None:
     hint = ""
     # the commonest slip: a header that was taken for a label
     if n_rows is not None and len(labels) == n_rows + 1:
-        hint = " Does the file of labels have a header? Remove it."
+        hint = " If the label file has a header, remove it."
     raise ValueError(
         f"X has {n_rows} rows but y has {len(labels)} labels: inconsistent numbers of "
         f"samples.{hint}"

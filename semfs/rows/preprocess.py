@@ -83,7 +83,7 @@ def log_normalized(X: Matrix, row_sums: Floats | None = None) -> Matrix:
     values: Any = X.data if sparse else X
     if values.min(initial=0) < 0:
         raise ValueError(
-            'normalize="log1p" expects counts, but X has negative numbers. Leave it out.'
+            'normalize="log1p" expects counts, but X has negative numbers. Leave out normalize.'
         )
     if row_sums is None:
         row_sums = _csr_row_sums(X) if sparse else X.sum(axis=1, dtype=np.float64)

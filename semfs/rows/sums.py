@@ -411,8 +411,9 @@ class Accumulator:
         """Add samples X (r, d) whose labels are ``classes[codes]``."""
         if X.shape[1] != self.n_features:
             raise ValueError(
-                f"a block of rows has {X.shape[1]} columns, those before had "
-                f"{self.n_features}. All blocks must have the same columns."
+                f"a block has {X.shape[1]} columns, but earlier blocks "
+                f"had {self.n_features}. All blocks must have the same "
+                "columns."
             )
         counts = np.bincount(codes, weights, minlength=len(classes)).astype(np.float64)
         self.eps = max(self.eps, float(np.finfo(X.dtype).eps))

@@ -142,8 +142,9 @@ def _wait_for(client: Client, future: Future) -> Any:
         except KilledWorker as error:
             last = getattr(error.last_worker, "address", error.last_worker)
             raise ClusterError(
-                "a part of the data was given up after the workers computing it died "
-                f"{error.allowed_failures + 1} times, the last one at {last}. {OUT_OF_MEMORY}"
+                "the computation of a part of the data was given up "
+                f"after its workers died {error.allowed_failures + 1} "
+                f"times, the last one at {last}. {OUT_OF_MEMORY}"
             ) from None
         except TimeoutError:
             closed = client.status != "running"
@@ -153,7 +154,7 @@ def _wait_for(client: Client, future: Future) -> Any:
             seconds_alone = 0.0
         if closed or seconds_alone >= WORKER_PATIENCE:
             future.cancel()
-            advice = "Start some: dask worker SCHEDULER-ADDRESS"
+            advice = "Start workers with: dask worker SCHEDULER-ADDRESS"
             if had_workers:
                 advice = OUT_OF_MEMORY
             raise ClusterError(

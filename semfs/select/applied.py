@@ -131,8 +131,9 @@ def _places(selector: RankingSelector, source: BlockSource, data: Path) -> Indic
     if names is None or found is None:
         if source.n_features != len(support):
             raise FileError(
-                f"{data} has {source.n_features} features, but the selector was fitted with "
-                f"{len(support)}; without names in both, all of them are needed."
+                f"{data} has {source.n_features} features, but the "
+                f"selector was fitted with {len(support)}. Unless both "
+                "have feature names, all features are needed."
             )
         return np.flatnonzero(support)
     place_of = {name: place for place, name in enumerate(found)}
@@ -142,8 +143,8 @@ def _places(selector: RankingSelector, source: BlockSource, data: Path) -> Indic
         raise ParameterError("gene_symbols", no_selected(names[support], source))
     if missing:
         raise FileError(
-            f"{data} lacks {len(missing)} of {len(selected)} selected features: "
-            f"{listed(missing)}. Give a file that has them."
+            f"{data} lacks {len(missing)} of {len(selected)} selected "
+            f"features: {listed(missing)}. Use a file that contains them."
         )
     return np.array([place_of[name] for name in selected], dtype=np.intp)
 

@@ -51,7 +51,7 @@ def check_file_or_folder(out: Path, parameter: str = "out") -> None:
 def _wrong_ending(out: Path, parameter: str = "out") -> ParameterError:
     endings = ", ".join(ENDINGS)
     return ParameterError(
-        parameter, f": {out} must end in {endings}, or have no ending, which means a folder."
+        parameter, f": {out} must end in {endings}, or have no ending (a folder)."
     )
 
 
@@ -65,15 +65,15 @@ def check_format(source: BlockSource, target: Path) -> None:
     """Raise if the format cannot hold these data."""
     if target.suffix.lower() == ".npy" and source.reader.id_column is not None:
         message = (
-            f": {target} holds the matrix alone, without ids. Choose .npz, .csv or .parquet."
+            f": {target} holds only the matrix, without ids. Choose .npz, .csv or .parquet."
         )
         raise ParameterError("sample_id", message)
     if target.suffix.lower() == ".h5ad":
         _check_can_be_h5ad(source.reader, target)
     if target.suffix.lower() == ".xlsx" and (source.n_rows or 0) >= EXCEL_ROWS:
         message = (
-            f": {target} can hold {EXCEL_ROWS - 1} rows, "
-            f"the data have {source.n_rows}. Choose .csv or .parquet."
+            f": {target} can hold {EXCEL_ROWS - 1} rows, but the data "
+            f"have {source.n_rows}. Choose .csv or .parquet."
         )
         raise ParameterError("out", message)
 
@@ -100,6 +100,6 @@ def check_outputs(source: BlockSource, out: Path, subset: bool) -> tuple[Path, P
     """Check and return the paths of the reduced data and of the feature table."""
     target, table_path = output_paths(source, out)
     if subset and target.suffix.lower() != ".h5ad":
-        message = f"is for .h5ad files, not for {target}. Leave it out."
+        message = f"applies only to .h5ad files, not to {target}. Leave it out."
         raise ParameterError("subset", message)
     return target, table_path

@@ -28,7 +28,7 @@ def filled_with_medians(source: BlockSource) -> BlockSource:
     unknown = np.flatnonzero(np.isnan(X).all(axis=0))
     if len(unknown):
         shown = listed(feature_names(source)[unknown].tolist())
-        message = f": no sample has a value of {shown}. Drop them."
+        message = f": no sample has a value for {shown}. Drop these features."
         raise ParameterError("impute", message)
     medians = np.nanmedian(X, axis=0)
     return replace(source, preprocessing=replace(source.preprocessing, fill=medians))

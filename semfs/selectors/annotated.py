@@ -111,7 +111,7 @@ def _warn_of_uncertain_names(
     n_named = int(named.sum())
     if not n_named:
         return
-    remedy = "If some of these classes are not possible, give a table of the possible ones."
+    remedy = "If some of these classes are not possible, give a table of the possible classes."
     classes = Competitors.of(selector, class_table)
     are_unseen = np.isin(found["class"][named], list(classes.unseen))
     n_unseen = int(are_unseen.sum())
@@ -120,18 +120,20 @@ def _warn_of_uncertain_names(
         message = (
             f": {n_unseen} of {n_named} samples got one of the "
             f"{len(classes.unseen)} unseen classes, which are only "
-            f"described, beside {len(classes.seen)} seen classes. "
-            "If the samples are not like those of the fit (another "
-            f"laboratory), unseen classes get too many. {remedy}"
+            f"described, although there are {len(classes.seen)} seen "
+            "classes. If the samples differ from the training samples "
+            "(for example, if they are from another laboratory), too "
+            f"many are assigned to unseen classes. {remedy}"
         )
         warn_user(ParameterWarning(parameter, message))
     probability = float(found["probability"][named].mean())
     if probability < LOW_PROBABILITY:
         message = (
             f": the mean probability of the names is {probability:.2f}, "
-            "so that many are uncertain. If the samples are not like those of the fit "
-            f"(another laboratory), a few classes can get too many. {remedy} "
-            "Or look at the second most likely class, too."
+            "so many names are uncertain. If the samples differ from the "
+            "training samples (for example, if they are from another "
+            "laboratory), too many may be assigned to a few classes. "
+            f"{remedy} Or also look at the second most likely class."
         )
         warn_user(ParameterWarning(parameter, message))
 
@@ -146,11 +148,12 @@ def _warn_of_refusals(names: np.ndarray, rate: float) -> None:
     if n_refused <= expected + LARGEST_CHANCE * np.sqrt(expected):
         return
     message = (
-        f": {n_refused / n:.0%} of the samples are {UNKNOWN_CLASS!r}, "
-        f"but {rate:.0%} was asked for, which holds for samples of "
-        "seen classes that are like those of the fit. These samples "
-        "either belong to other classes or differ otherwise, as those "
-        "of another laboratory do. A smaller value labels fewer of them so."
+        f": {n_refused / n:.0%} of the samples are {UNKNOWN_CLASS!r}, but "
+        f"the rate was set to {rate:.0%}, which holds for samples of seen "
+        "classes that are like the training samples. These samples "
+        "either belong to other classes or differ for another reason, "
+        "such as another laboratory. To assign this label to fewer "
+        "samples, use a smaller value."
     )
     warn_user(ParameterWarning("unknown_rate", message))
 
@@ -180,18 +183,22 @@ def _warn_of_batches(selector: LinearSelector, parameter: str, batches: Labels |
     known = Labels.of(getattr(selector, "batches_", np.zeros(0))).classes
     if batches is None and known:
         message = (
-            f": the selector was fitted with {len(known)} batches ({listed(known)}). Name the "
-            "batches of these samples, too, to remove the offsets of those that were fitted."
+            f": the selector was fitted with {len(known)} batches "
+            f"({listed(known)}). To remove the offsets of these batches, "
+            "also give the batches of these samples."
         )
         warn_user(ParameterWarning(parameter, message))
     if batches is None or set(batches.classes) & set(known):
         return
     found = listed(batches.classes)
     if known:
-        reason = f"none of the batches ({found}) was fitted, which were {listed(known)}"
+        reason = (
+            f"the selector was fitted with the batches {listed(known)}, "
+            f"but these samples have only other batches ({found})"
+        )
     else:
         reason = "the selector was fitted without batches"
-    warn_user(ParameterWarning(parameter, f": {reason}. Samples are used as they are."))
+    warn_user(ParameterWarning(parameter, f": {reason}. Samples are used without correction."))
 
 
 def _texts(values: Any) -> np.ndarray:

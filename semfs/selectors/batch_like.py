@@ -63,10 +63,12 @@ def warn_of_batch_like_clusters(
         if saved >= FOLLOWED and saved > best:
             best = saved
             found = (
-                f": the clusters of unlabeled samples follow {name!r}. Guessing its value from "
-                f"the cluster is right for {share:.0%} of these samples, and {of_largest:.0%} "
-                f"have the most frequent value. If these are batches, set it to {name!r}, "
-                "which removes the differences between them."
+                f": the clusters of unlabeled samples follow {name!r}. "
+                "The cluster of a sample predicts this value correctly "
+                f"for {share:.0%} of the samples; always guessing the "
+                f"most frequent value is correct for {of_largest:.0%}. If "
+                "these values are batches, set this parameter to "
+                f"{name!r} to remove the differences between them."
             )
     if found:
         warn_user(ParameterWarning(parameter, found))

@@ -30,7 +30,9 @@ except ImportError:
         """An estimator that refuses callbacks."""
 
         def set_callbacks(self, *callbacks: object) -> None:
-            raise ImportError("Callbacks need scikit-learn 1.9 or newer. Upgrade scikit-learn.")
+            raise ImportError(
+                "Callbacks require scikit-learn 1.9 or newer. Upgrade scikit-learn."
+            )
 
         def _init_callback_context(self, **_: Any) -> CallbackContext:
             return CallbackContext()

@@ -80,7 +80,9 @@ class Candidates:
         both = np.intersect1d(self.forced, self.excluded)
         if both.size:
             name = feature_name(int(both[0]), names)
-            message = f": feature {name!r} is excluded as well. Remove it from one of the two."
+            message = (
+                f": feature {name!r} is also excluded. Remove it from one of the two lists."
+            )
             raise ParameterError("include", message)
         n = len(self.forced)
         if n > k:
@@ -90,7 +92,7 @@ class Candidates:
             # The rule that keeps out most features is the one to blame.
             rule = max(self.ruled_out, key=lambda rule: len(self.ruled_out[rule]))
             if rule == "exclude":
-                message = "holds every feature, so that nothing is left to select."
+                message = "contains every feature, so no feature is left to select."
             else:
                 message = "leaves no feature to select from."
             levels = [self.ruled_out.get(name, ()) for name in ("min_level", "max_level")]

@@ -140,9 +140,9 @@ class Explanation:
             if row.get("more_batch", False):
                 batch = row["batch_variance"]
                 parts.append(
-                    f"varies more with the batch ({batch:.0%}) than with the class "
-                    f"({row['class_variance']:.0%}): exclude "
-                    "it unless that is expected"
+                    f"varies more with the batch ({batch:.0%}) than with "
+                    f"the class ({row['class_variance']:.0%}); unless "
+                    "this is expected, exclude the feature"
                 )
             if self.n_bootstraps:
                 parts.append(f"selected in {row['frequency']:.0%} of bootstraps")

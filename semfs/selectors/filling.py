@@ -66,15 +66,15 @@ class Filling:
         if not self.n_values:
             return
         message = (
-            f"{counted(self.n_values, 'missing value')} of selected features, in "
-            f"{counted(self.n_samples, 'sample')}, filled with what the fit learned "
-            "(fill_values_)."
+            f"{counted(self.n_values, 'missing value')} of selected "
+            f"features, in {counted(self.n_samples, 'sample')}, filled "
+            "with values learned during the fit (fill_values_)."
         )
         if self.n_empty:
             verb = "has" if self.n_empty == 1 else "have"
             message += (
-                f" {counted(self.n_empty, 'sample')} {verb} no value of any selected feature; "
-                "leave these out."
+                f" {counted(self.n_empty, 'sample')} {verb} no value for "
+                "any selected feature. Leave out these samples."
             )
         warn_user(message)
 

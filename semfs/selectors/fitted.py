@@ -233,8 +233,9 @@ class Fitted:
         ]
         if pairs:
             notes[NEAR_COPIES] = (
-                f"{counted(len(pairs), 'feature')} skipped, because of a correlation with a "
-                f"selected one above max_correlation: {listed(pairs, most=3)}"
+                f"{counted(len(pairs), 'feature')} skipped because their "
+                "correlation with a selected feature exceeds "
+                f"max_correlation: {listed(pairs, most=3)}"
             )
         return notes
 

@@ -129,7 +129,7 @@ def _number_of_clusters(n_new_classes: int | str, unseen: AttributeTable | None)
     if n_described < 2:
         raise ParameterError(
             "n_new_classes",
-            f'is "table", but the table describes {n_described} unseen classes. Describe two '
-            'or more, or choose "auto" or a number.',
+            f'is "table", but the table describes {n_described} unseen classes. '
+            'Describe at least two unseen classes, or choose "auto" or a number.',
         )
     return n_described

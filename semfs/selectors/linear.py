@@ -218,7 +218,7 @@ class LinearSelector(PredictingSelector):
         fitted = self.class_table_.classes.tolist()
         if found != fitted:
             raise ValueError(
-                f"explain needs samples of the {len(fitted)} classes of the fit, "
-                f"from {fitted[0]!r} to {fitted[-1]!r}; "
+                f"explain needs samples of the {len(fitted)} classes of "
+                f"the fit, from {fitted[0]!r} to {fitted[-1]!r}, but "
                 f"found {len(found)}, from {found[0]!r} to {found[-1]!r}."
             )

@@ -186,9 +186,10 @@ class Outcome:
         in_column_order = (np.diff(solution.order) > 0).all()
         if len(allowed_scores) > 1 and in_column_order and not np.ptp(allowed_scores):
             warn_user(
-                "All features have the same score, so they are ranked "
-                "in the order of the columns. Either the classes do not differ in them, "
-                "or gamma, the weights or the step are too large."
+                "All features have the same score, so they are ranked in "
+                "the order of the columns. Either the classes do not "
+                "differ in any feature, or gamma, the weights or the "
+                "step are too large."
             )
         # a feature of one value may be selected with its group
         group = np.where(candidates.constant & (solution.s == 0.0), 2, 1)

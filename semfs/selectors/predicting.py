@@ -98,7 +98,8 @@ class PredictingSelector(RankingSelector):
             # indicators of seen classes cannot describe another class
             if _are_labels(seen) and set(given.names) != set(seen.names):
                 message = (
-                    "needs a selector that was fitted to attributes; this one has only labels."
+                    "needs a selector that was fitted to attributes, but "
+                    "this selector was fitted only to labels."
                 )
                 raise ParameterError("class_table", message)
             given = given.columns_of(seen, "class_table")

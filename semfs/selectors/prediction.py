@@ -32,8 +32,9 @@ RIDGE = 0.1
 #: same, up to rounding (float32, a CSV file of six digits).
 SAME_DESCRIPTION = 1e-3
 OTHER_UNITS = (
-    "X has so much larger numbers than the samples of fit that predictions overflow. Pass X in "
-    "the units of fit."
+    "The values of X are so much larger than those of the training "
+    "samples that predictions overflow. Pass X in the same units as for "
+    "fit."
 )
 
 
@@ -154,7 +155,7 @@ class ClassPredictor:
             place = others[0]
             row = rows[place]
             j = int(differences[place].argmax())
-            advice = "Use the same description, or another label if this is another class."
+            advice = "Use the same description or, if this is another class, another label."
             if labels == list(range(len(labels))):
                 advice = (
                     "Row r of an array belongs to the integer label r; for other labels, pass "

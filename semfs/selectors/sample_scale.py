@@ -116,12 +116,13 @@ class ScaleWatch:
             shown += f"; and {more} more"
         warn_user(
             f"{len(off)} of {len(self.names)} selected features of the "
-            "new samples seem to be in other units, or on another scale, "
-            "than in the fit, so that predictions of high probability "
-            f"may be wrong: {shown}. Give the values as the fit had them: "
-            "in the same units, and standardized only if they were. If "
-            "they are right, check "
-            'the samples with unknown="unknown" (on the command line, --unknown 0.05).'
+            "new samples seem to have other units, or another scale, "
+            "than in the training samples, so even predictions with a "
+            f"high probability may be wrong: {shown}. Pass the values in "
+            "the same units as for fit, and standardized only if they "
+            "were standardized for fit. If the values are right, check "
+            'the samples with unknown="unknown" (on the command line, '
+            "--unknown 0.05)."
         )
 
     def _described(self, j: int) -> str:
@@ -132,8 +133,8 @@ class ScaleWatch:
             mean = 0.0
         return (
             f"{self.names[j]}: mean {_shown(mean)} in the new samples, "
-            f"class means {_shown(self.low[j])} to {_shown(self.high[j])} "
-            "in the fit"
+            f"but class means from {_shown(self.low[j])} to "
+            f"{_shown(self.high[j])} in the fit"
         )
 
 

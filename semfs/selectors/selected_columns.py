@@ -179,7 +179,9 @@ def only_rows(blocks: Iterator[Float64], rows: Mask) -> Iterator[Float64]:
         if kept.any():
             yield Z[kept]
     if n_done != len(rows):
-        raise ParameterError("rows", f"has {len(rows)} values, but X has another length.")
+        raise ParameterError(
+            "rows", f"has {len(rows)} values, which is not the number of rows of X."
+        )
 
 
 def dense(Z: Matrix) -> Float64:
@@ -248,9 +250,10 @@ def _lacking(names: LabelArray, present: Mask) -> str:
     """Return a message about features (k,) that X lacks, with advice."""
     missing = [str(name) for name in names[~present]]
     return (
-        f": X lacks {len(missing)} of {len(names)} selected features: {listed(missing)}. Give "
-        "data that have them (of AnnData perhaps in another layer, in raw, or by other gene "
-        'names), or set it to "ignore" to predict from the others.'
+        f": X lacks {len(missing)} of {len(names)} selected features: "
+        f"{listed(missing)}. Use data that contain them (for AnnData, "
+        "perhaps another layer, raw or other gene names), or set this "
+        'parameter to "ignore" to predict from the remaining features.'
     )
 
 
@@ -264,13 +267,13 @@ def no_selected(names: LabelArray, X: Any) -> str:
         found = list(getattr(X, "columns", ()))
     else:
         found = reader.feature_names or []
-    message += f" Its features are {listed([str(name) for name in found])}."
+    message += f" The features of X are {listed([str(name) for name in found])}."
     if reader is None or reader.gene_columns is None:
-        return f"{message} Rename them as in the fit."
+        return f"{message} Use the same names as in the fit."
     best, n_found = column_with_names(reader.gene_columns(), wanted)
     if not n_found:
-        return f"{message} No column of var has these names."
-    message += f" The column {best!r} of var has {n_found} of the selected ones."
+        return f"{message} No column of var contains these names."
+    message += f" The column {best!r} of var contains {n_found} of the selected features."
     where = "(in Python, a parameter of `annotate` and `view`)"
     return f'{message} Use gene_symbols="{best}" {where}.'
 
@@ -283,7 +286,7 @@ def _warn_if_scaled(selector: RankingSelector, X: Any) -> None:
     # levels of standardized genes have a mean of 0, so that some classes are below
     if means.min(initial=0.0) < 0:
         return
-    reason = " but those of the fit were not, so that predictions are wrong"
+    reason = " but the training samples were not, so predictions are wrong"
     warn_if_scaled(X.reader, reason)
 
 

@@ -479,7 +479,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             fit_input = FitInput.from_user(self, X, y, sample_weight, reset=first, batch=batch)
             had_batches = getattr(self, "moments_have_batches_", False)
             if not first and fit_input.batched != had_batches:
-                raise ValueError("partial_fit needs batch either in every call or in none.")
+                raise ValueError("partial_fit needs batch either in every call or in no call.")
             data = fit_input.summed(self._sum_options(fit_input.n_features))
             if data.unlabeled is not None:
                 raise ValueError(
@@ -602,7 +602,7 @@ class SemFS(CallbackSupportMixin, LinearSelector):
             check_option(name, self.target_attributes, ("table",))
         elif self.target_attributes is not None:
             if self.attributes is None:
-                raise ParameterError(name, "needs attributes, with the same columns.")
+                raise ParameterError(name, "needs attributes with the same columns.")
             if self.solver != "direct":
                 raise ParameterError(name, 'needs solver="direct".')
         # Algorithm 1 solves for all features at once: without a penalty the linear system is

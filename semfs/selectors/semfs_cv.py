@@ -285,7 +285,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
                 f'{", ".join(sorted(known))}; and n_features_to_select="auto".',
             )
         if not settings:
-            message = "is empty. Give values to choose from, or None."
+            message = "is empty. Give the values to choose from, or use None."
             raise ParameterError("param_grid", message)
         return settings
 
@@ -512,7 +512,7 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
             raise ParameterError("n_features_to_select", message)
         for name in ("groups", "budget"):
             if self.n_features_to_select == "auto" and getattr(self, name) is not None:
-                message = f'"auto" does not go together with {name}. Give a number.'
+                message = f'"auto" cannot be combined with {name}. Give a number.'
                 raise ParameterError("n_features_to_select", f": {message}")
         # text is iterable, too, but never a list of splits
         is_splits = hasattr(self.cv, "split") or isinstance(self.cv, Iterable)

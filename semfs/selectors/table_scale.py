@@ -56,9 +56,10 @@ def warn_of_uneven_attributes(table: AttributeTable) -> None:
     # 99.96 % is not all of it
     share = np.floor(1000 * min(reached[n - 1], 0.999)) / 10
     message = (
-        f": {n} of {len(variances)} attributes ({names}) {verb} {share:.1f} % of the spread of "
-        "the table, so that the others hardly count. Put the attributes on one scale, for "
-        "example divide each by its standard deviation."
+        f": {n} of {len(variances)} attributes ({names}) {verb} "
+        f"{share:.1f} % of the spread of the table, so the others hardly "
+        "count. Put the attributes on one scale, for example by dividing "
+        "each by its standard deviation."
     )
     warn_user(ParameterWarning("attributes", message))
 
@@ -75,9 +76,10 @@ def warn_of_other_scale(fitted: AttributeTable, given: AttributeTable) -> None:
     n_attributes = len(given.names)
     names = listed(given.names[off].tolist())
     message = (
-        f": {int(off.sum())} of {n_attributes} attributes are far from the range of the table "
-        f"that was fitted ({names}). Give them in the same units and on the same scale; if the "
-        "fitted table was standardized, use its means and deviations."
+        f": {int(off.sum())} of {n_attributes} attributes are far outside "
+        f"the range of the fitted table ({names}). Give them in the same "
+        "units and on the same scale. If the fitted table was "
+        "standardized, use its means and standard deviations."
     )
     warn_user(ParameterWarning("class_table", message))
 

@@ -44,7 +44,9 @@ def check_two_classes(moments: Moments) -> None:
     """Raise unless there are samples of at least two classes."""
     if len(moments.classes) < 2:
         only = moments.classes.tolist()[0]
-        raise ValueError(f"y has only one class ({only!r}). Pass samples of at least two.")
+        raise ValueError(
+            f"y has only one class ({only!r}). Pass samples of at least two classes."
+        )
 
 
 def check_one_row_per_class(attributes: AttributesLike, moments: Moments) -> None:
@@ -67,19 +69,20 @@ def check_one_row_per_class(attributes: AttributesLike, moments: Moments) -> Non
         message = f"has {n_rows} rows, as many as there are samples. "
         if n_different <= n_classes:
             message += (
-                f"Only {n_different} of them differ. One row per class is "
-                "expected, so pass the table itself, not its rows by "
-                "label."
+                f"Only {n_different} of these rows differ. One row per "
+                "class is expected, so pass the table itself, not one "
+                "row for each sample."
             )
             raise ParameterError("attributes", message)
         message += "One row per class is expected: row r belongs to the integer label r."
         warn_user(ParameterWarning("attributes", message))
     elif n_rows > n_attributes > max(labels):
         message = (
-            f"has {n_rows} rows and {n_attributes} columns, and the "
-            f"largest label in y is {max(labels)}. If a row is an "
-            "attribute and a column a class, transpose it: row r belongs "
-            "to the integer label r."
+            f"has {n_rows} rows and {n_attributes} columns, but the "
+            f"largest label in y is {max(labels)}. If the rows of the "
+            "table are attributes and its columns are classes, transpose "
+            "the table: row r must describe the class with the integer "
+            "label r."
         )
         warn_user(ParameterWarning("attributes", message))
 
@@ -114,7 +117,7 @@ def classes_alike(params: MethodParameters, table: AttributeTable) -> str:
     if not alike:
         return ""
     if params.label_weight:
-        return f"{listed(alike)}: separated by their labels only"
+        return f"{listed(alike)}: separated only by their labels"
     message = (
         f": some classes have the same description ({listed(alike)}), so "
         "features are not selected to separate them. Describe them "
@@ -144,12 +147,12 @@ def warn_of_dominant_features(
     found = [feature_name(int(j), names) for j in largest[:n]]
     if n == 1:
         text = f"{found[0]} has {reached[0]:.0%} of the variance of all features"
-        remedy = "Exclude it if it is not a measurement"
+        remedy = "Exclude this feature if it is not a measurement"
     else:
         several = f"{', '.join(found[:-1])} and {found[-1]}"
         share = f"{reached[n - 1]:.0%}"
         text = f"{several} together have {share} of the variance of all features"
-        remedy = "Exclude those that are not measurements"
+        remedy = "Exclude the features that are not measurements"
     warn_user(
         f"{text} and will dominate the selection. {remedy}; scale the "
         "features to unit variance if their units differ "
@@ -211,8 +214,8 @@ def warn_of_row_numbers(
     if 0 < len(found) <= MOST_ROW_NUMBERS:
         shown = listed([feature_name(int(j), names) for j in found])
         warn_user(
-            f"{shown}: the values seem to be row numbers, which measure "
-            "nothing. Exclude such a column."
+            f"{shown}: the values seem to be row numbers, which are not "
+            "measurements. Exclude such a column."
         )
 
 
@@ -230,9 +233,9 @@ def warn_of_unmeasured(
     if len(codes):
         shown = listed([feature_name(j, names) for j in codes.tolist()])
         warn_user(
-            f"{shown}: constant within every class and different in each, "
-            "as the label itself written as a number. New samples have "
-            f"no such number. {LEAVE_OUT}"
+            f"{shown}: constant within every class and different in each "
+            "class, like the label itself written as a number. New "
+            f"samples have no such number. {LEAVE_OUT}"
         )
     if isinstance(X, np.ndarray):
         warn_of_serial(X[:, selected], [names[j] for j in selected.tolist()])
@@ -249,8 +252,8 @@ def warn_of_serial(X: Floats, names: Sequence[str]) -> None:
     if 0 < len(columns) <= MOST_ROW_NUMBERS and found:
         warn_user(
             f"{listed(found)}: rises or falls steadily over the samples, "
-            "as a serial number or a clock does, and was selected "
-            f"because the samples are in some order. {LEAVE_OUT}"
+            "like a serial number or a clock, and was selected only "
+            f"because the samples are sorted in some order. {LEAVE_OUT}"
         )
 
 

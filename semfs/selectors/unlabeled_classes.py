@@ -108,9 +108,9 @@ class UnlabeledClasses:
             f"{100 * (1 - share):.0f} %"
         )
         if share > MOST_OF_WEIGHT:
-            text += ", so that the selection mainly serves the clusters"
+            text += ", so the selection mainly serves the clusters"
         if self.n_ignored:
-            text += f"; {self.n_ignored} ignored, because they are far from all others"
+            text += f"; {self.n_ignored} ignored because they are far from all others"
         return text
 
 
@@ -143,7 +143,7 @@ def unlabeled_classes(
     problem = _separate_clusters(found, objective)
     # q is the scatter of the targets, the means of the clusters
     if problem.q <= 0.0:
-        reason = "they are all equal, so that there are no clusters"
+        reason = "they are all equal, so there are no clusters"
         return UnlabeledClasses(n_samples, labels, why_not_used=reason)
     # labels of samples on a Dask cluster stay there: none are ignored, as far as is known
     n_ignored = n_samples - int(np.count_nonzero(labels >= 0)) if len(labels) else 0
@@ -153,7 +153,7 @@ def unlabeled_classes(
         # q is J without features: divided by it, problems of any unit are comparable
         factor = weight * objective.q / problem.q
     if not np.isfinite(factor):
-        reason = "they differ too little, compared with the labeled samples"
+        reason = "they differ too little compared with the labeled samples"
         return UnlabeledClasses(n_samples, labels, why_not_used=reason)
     return UnlabeledClasses(
         n_samples,
@@ -178,7 +178,9 @@ def _why_not_clustered(
         needed = max(needed, int(n_clusters))
     # K-means would make a cluster of each sample
     if unlabeled.n_used < needed:
-        return f"{unlabeled.n_used} are too few to cluster. Pass at least {needed}, or none"
+        return (
+            f"{unlabeled.n_used} samples are too few to cluster. Pass at least {needed} or none"
+        )
     seen_in_memory = in_memory(uncorrected_rows(objective.moments))
     if not isinstance(unlabeled, UnlabeledStream) and not seen_in_memory:
         return "the samples of the seen classes are not in memory"
@@ -203,8 +205,8 @@ def _warn_of_other_scale(seen: Moments, unlabeled: Moments) -> None:
     if offset >= OTHER_OFFSET:
         difference += f" and are {offset:.2g} standard deviations away from them"
     warn_user(
-        f"The unlabeled samples seem to be on another scale: typically, {difference}. Scale "
-        "them like X. A pipeline does so only with "
+        "The unlabeled samples seem to be on another scale: typically, "
+        f"{difference}. Scale them like X. A pipeline does this only with "
         'transform_input=["X_unlabeled"].'
     )
 

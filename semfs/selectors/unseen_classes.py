@@ -27,7 +27,8 @@ def unseen_descriptions(
     # there is nothing to separate one class from
     if separate and len(unseen) < 2:
         raise ValueError(
-            f"target_attributes describes {len(unseen)} unseen classes. Describe two or more."
+            f"target_attributes describes {len(unseen)} unseen classes. "
+            "Describe at least two unseen classes."
         )
     if not unseen:
         return None

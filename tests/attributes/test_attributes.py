@@ -59,7 +59,11 @@ def test_whole_number_labels_become_numbers_but_007_stays_text(tmp_path):
         ("csv", "c,x\ncat,1\ncat,2\n", "class 'cat' has more than one row"),
         ("csv", "c,x\ncat,1\nhen,many\n", "'many' in column 'x', row 2; a number was expected"),
         ("csv", "c,x\ncat,1\nhen,1e9993547034516\n", "row 2; a number was expected"),
-        ("csv", "c,x\ncat,a small pet\n", "Descriptions in words .* encode_class_names"),
+        (
+            "csv",
+            "c,x\ncat,a small pet\n",
+            "convert descriptions in words .* encode_class_names",
+        ),
         ("csv", "c,x\ncat,1\nhen,\n", "nothing in column 'x', row 2"),
         ("csv", "c,x\n,1\n", "row 1 has no class label"),
         ("csv", "c,x,x\ncat,1,2\n", "two columns named 'x'"),

@@ -34,7 +34,7 @@ def test_word_vectors_are_averaged_in_every_format(tmp_path, name):
 
 def test_unknown_words_are_reported_and_an_unknown_class_is_an_error(tmp_path):
     path = write_vectors(tmp_path / "glove.txt")
-    with pytest.warns(UserWarning, match="1 words have no vector and are ignored: grey"):
+    with pytest.warns(UserWarning, match="1 words have no vector and were ignored: grey"):
         table = encode_class_names(["grey_bear", "cat"], path)
     assert_allclose(table.loc["grey_bear"], [0.0, 1.0])
     with pytest.raises(ValueError, match="no vector for any word of 'zebra'"):
@@ -79,7 +79,7 @@ def test_bad_names_and_encoders_are_explained(names, encoder, message):
         ("a.txt", b"cat 1 2\ndog x y\n", "could not convert"),
         ("a.txt", b"cat 1 nan\n", "NaN"),
         ("a.gz", b"not gzip", "not a readable word-vector"),
-        ("a.vec", b"2 2\ncat 1\n", "line of 'cat' does not hold a word and 2 numbers"),
+        ("a.vec", b"2 2\ncat 1\n", "line of 'cat' must hold a word and 2 numbers"),
         ("a.txt", b"x" * 2**20, "a line has more than a million bytes"),
         ("a.txt", b"fish 1 2\n", "no vector for any word of"),
         ("a.txt", b"", "no vector for any"),

@@ -200,7 +200,7 @@ def test_row_sparse_ridge_is_the_same_in_gram_and_in_dual_form(n):
 
 def test_lasso_with_too_few_rows_appends_by_residual_correlation():
     X, y = blobs()
-    with pytest.warns(UserWarning, match="Only 0 features have a non-zero coefficient"):
+    with pytest.warns(UserWarning, match="Only 0 features have a nonzero coefficient"):
         selector = LassoSelector(3, lam=1e6).fit(X, y)
     Z, _, _ = standardize_columns(X)
     T = np.eye(4)[y] - np.eye(4)[y].mean(axis=0)
@@ -318,7 +318,7 @@ def test_attributes_beyond_floating_point_are_refused(selector):
 
 @pytest.mark.parametrize("method", [MCFS, FSASL])
 def test_distances_that_are_lost_in_rounding_are_named(method):
-    with pytest.raises(ValueError, match=r"lost in rounding.*Center X"):
+    with pytest.raises(ValueError, match=r"lost to rounding.*Center X"):
         method(1).fit([[1e8], [1e8 + 1]])
 
 

@@ -135,7 +135,7 @@ def test_what_fails_leaves_data_and_folder_alone(farm, invoke, monkeypatch):
         ("-o c.csv", "c.features.csv would overwrite"),
         ("--save c.features.csv", "c.features.csv would overwrite"),
         ("--save out.csv", "out.csv would overwrite"),
-        ("-o plain", "plain is a file; a folder"),
+        ("-o plain", "plain is a file, but a folder"),
     ):
         done = invoke(*select(farm, *more.split(), attributes="c.features.csv"), code=2)
         assert message in done.stderr
@@ -157,7 +157,7 @@ def test_evaluate_says_what_may_describe_classes_and_takes_labels_alone(farm, in
     (farm / "panel.txt").write_text("height\nspeed\n", "utf-8")
     own = ("--panel", farm / "panel.txt", "--out", farm / "page.html")
     done = invoke(*rows, *more, "--exclude", "noise", *own)
-    note = "--include and --min-per-class to SemFS alone"
+    note = "--include and --min-per-class apply to SemFS only"
     assert note in done.stderr
     assert note in (farm / "page.html").read_text("utf-8")
     frame = pytest.importorskip("pandas").read_csv(farm / "rows.csv")
@@ -209,7 +209,10 @@ def test_only_the_parameter_at_fault_is_called_by_its_option(problem, shown):
             'Fill them with missing_values="class-mean", or',
             "Fill them with --impute class-mean, or",
         ),
-        ("add the term of each class: own=True.", "add the term of each class: --own."),
+        (
+            "use own=True to add the term of each class itself.",
+            "use --own to add the term of each class itself.",
+        ),
         ("n_jobs=0.5, but", "--jobs 0.5, but"),
         # text of the user, calls and other names
         ("no column 'gamma=1'", "no column 'gamma=1'"),
@@ -255,7 +258,10 @@ def test_columns_called_x_and_y_are_called_so(tmp_path, invoke):
         ("evaluate nowhere.csv --label kind", "'nowhere.csv' is not a file"),
         ("evaluate sample -m varience", "method 'varience'; did you mean 'variance'?"),
         ("evaluate sample --out page.pdf", "must end in .html"),
-        ("evaluate sample --unseen a --splits 2", "--unseen names classes and --splits draws"),
+        (
+            "evaluate sample --unseen a --splits 2",
+            "--unseen names the unseen classes, but --splits draws",
+        ),
         ("evaluate sample --unseen basofil", "did you mean 'basophil'?"),
         ("evaluate sample --unseen basophil", "18 seen and 1 unseen classes"),
         # refused before the data are opened: there is no such file
@@ -270,14 +276,14 @@ def test_columns_called_x_and_y_are_called_so(tmp_path, invoke):
         ),
         ("attributes , -o t.csv", "NAMES is empty"),
         ("demo --genes 0", "--genes must be at least 1, got 0."),
-        (f"demo --out {__file__}", "is a file; a folder"),
-        (f"evaluate sample --out {__file__}/page.html", "is a file; a folder"),
+        (f"demo --out {__file__}", "is a file, but a folder"),
+        (f"evaluate sample --out {__file__}/page.html", "is a file, but a folder"),
         ("report nowhere", "nowhere"),
         ("report nowhere --out page.csv", "must end in .html"),
         ("reproduce everything --out run", "no experiment 'everything'"),
         ("reproduce alpha --out run --method x:y", "No module named 'x'"),
         ("reproduce alpha --out run --data nowhere", "not a directory"),
-        (f"reproduce alpha --out {__file__}", "is a file; a folder"),
+        (f"reproduce alpha --out {__file__}", "is a file, but a folder"),
     ],
 )
 def test_a_wrong_argument_is_explained(arguments, message, invoke, monkeypatch, tmp_path):

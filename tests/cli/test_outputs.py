@@ -64,7 +64,7 @@ def test_subset_of_a_table_is_refused_before_descriptions_are_read(lab, tmp_path
     options = ["--label", "kind", "-a", folder / "seen.csv", "--subset"]
     done = run("select", folder / "seen.csv", *options, "-o", tmp_path / "out.csv")
     assert done.exit_code == 2
-    assert "--subset is for .h5ad files" in " ".join(done.output.split())
+    assert "--subset applies only to .h5ad files" in " ".join(done.output.split())
 
 
 READ = {".feather": pd.read_feather, ".xlsx": pd.read_excel, ".parquet": pd.read_parquet}
@@ -214,7 +214,7 @@ def test_a_sample_without_an_id_is_named_by_its_row(named, tmp_path):
     table.loc[4, "patient"] = None
     table.to_csv(tmp_path / "gap.csv", index=False)
     done = run("predict", folder / "cut.npz", tmp_path / "gap.csv", "--id", "patient")
-    assert "'patient' has no id for 1 of 12 samples, the first in row 5" in " ".join(
+    assert "'patient' has no id for 1 of 12 samples, the first one in row 5" in " ".join(
         done.output.split()
     )
 

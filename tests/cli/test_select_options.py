@@ -108,8 +108,8 @@ def test_a_gene_of_another_kind_of_name_points_to_the_column_of_var(option, cell
     cells.var_names = [f"ENSG{i:011d}" for i in range(len(symbols))]
     cells.raw = cells
     done = select(cells, option, "CST3", "--layer", "raw", code=2)
-    assert f"{option}: no feature named 'CST3'. The data go by Ensembl ids" in done.stderr
-    assert "The column 'symbol' of var has it. Use --gene-symbols symbol." in done.stderr
+    assert f"{option}: no feature named 'CST3'. The data use Ensembl ids" in done.stderr
+    assert "The column 'symbol' of var contains it. Use --gene-symbols symbol." in done.stderr
     select(cells, option, "G1,G2,CST3", "--layer", "raw", "--gene-symbols", "symbol")
     done = select(cells, option, "re:^MT-", code=2)
     assert "Use --gene-symbols symbol." in done.stderr
@@ -117,12 +117,12 @@ def test_a_gene_of_another_kind_of_name_points_to_the_column_of_var(option, cell
 
 def test_an_ensembl_id_among_symbols_is_refused_as_such(cells, select):
     done = select(cells, "--include", "ENSG00000101439", code=2)
-    assert "It is an Ensembl id, but the data go by other names (G0, G1, G2" in done.stderr
-    assert "No column of var has it." in done.stderr
+    assert "It is an Ensembl id, but the data use other names (G0, G1, G2" in done.stderr
+    assert "No column of var contains it." in done.stderr
     cells.var["gene_ids"] = [f"ENSG{i:011d}" for i in range(101439 - 11, 101440)]
     done = select(cells, "--include", "ENSG00000101439", code=2)
     assert "Use --gene-symbols gene_ids." in done.stderr
-    with pytest.raises(ValueError, match="gene_symbols can be a column of var"):
+    with pytest.raises(ValueError, match="set gene_symbols to the column of var"):
         SemFS(3, include=["ENSG00000101439"]).fit(cells, "type")
 
 
@@ -219,7 +219,8 @@ def test_labels_that_mean_none_need_no_description(cells, select, tmp_path):
 def test_a_wildcard_is_answered_with_the_prefix_of_patterns(cells, select):
     done = select(cells, "--exclude", "MT-*", code=2)
     assert (
-        "no feature named 'MT-*'. A pattern is a regular expression after 're:'" in done.stderr
+        "no feature named 'MT-*'. Write a pattern as a regular expression after 're:'"
+        in done.stderr
     )
 
 
@@ -239,7 +240,7 @@ def test_classes_that_are_described_alike_are_named(cells, select, tmp_path):
     assert done.stderr.count("same description") == 1
     done = select(cells, "-a", "types.csv")
     assert "same description" not in done.stderr
-    assert f"alike: {TYPES[0]} = {TYPES[1]}: separated by their labels only" in done.stdout
+    assert f"alike: {TYPES[0]} = {TYPES[1]}: separated only by their labels" in done.stdout
     done = select(cells, "-a", "types.csv", "--label-weight", 0, "--unseen", TYPES[1])
     assert "alike" not in done.stderr
     done = select(cells, "-a", "types.csv", "--label-weight", 1)
@@ -373,7 +374,7 @@ def test_standardized_cells_are_noticed(cells, select):
     cells.X = (logs - logs.mean(axis=0)) / logs.std(axis=0)
     done = select(cells)
     assert "--layer: the cells look standardized" in done.stderr
-    assert "Other matrices are: raw" in done.stderr
+    assert "Other matrices: raw" in done.stderr
     assert "standardized" not in select(cells, "--layer", "raw").stderr
 
 
@@ -683,7 +684,7 @@ def test_a_price_list_of_the_candidates_only(tmp_path, invoke, monkeypatch):
     assert done.stderr.count("--costs: 1 of 3 names in the price list") == 1
     refused = invoke("panel", "machine.csv", *rules, code=2).stderr
     assert (
-        "--costs has no price of 3 of the 5 features that may be selected: c, d, e." in refused
+        "--costs has no price for 3 of the 5 features that may be selected: c, d, e." in refused
     )
 
 
@@ -708,7 +709,7 @@ def test_prices_of_groups_with_and_without_header(tmp_path, invoke, monkeypatch)
         }
     refused = invoke(*arguments, code=2).stderr
     assert "--costs: none of the" in refused
-    assert "or those of --groups" in refused
+    assert "or, with --groups, of groups" in refused
 
 
 def test_the_column_of_prices_and_of_groups_is_named(tmp_path, invoke, monkeypatch):

@@ -94,13 +94,13 @@ def test_npz_brings_its_attributes_and_unseen_classes(files, sample, tmp_path):
         ),
         (
             {"extra": "--include SFTPC --exclude SFTPC"},
-            "'SFTPC' is in --include and in --exclude",
+            "'SFTPC' is in both --include and --exclude",
         ),
         ({"extra": "-k 0"}, "semfs: error: -k must be at least 1, got 0."),
         ({"extra": "--gamma -1"}, "semfs: error: --gamma must be"),
         ({"extra": "--drop nothing"}, "has no column 'nothing'"),
         ({"extra": "--layer log"}, "holds only one matrix"),
-        ({"extra": "--subset"}, "semfs: error: --subset is for .h5ad files"),
+        ({"extra": "--subset"}, "semfs: error: --subset applies only to .h5ad files"),
     ],
 )
 def test_bad_input_is_one_line_exit_2_and_leaves_nothing(files, tmp_path, change, message):

@@ -53,7 +53,7 @@ def test_npz_gives_names_attributes_and_split(tmp_path):
 
 
 def test_rows_without_a_label_are_left_out_with_a_warning(tmp_path):
-    with pytest.warns(UserWarning, match="1 unlabeled samples are left out"):
+    with pytest.warns(UserWarning, match="1 unlabeled samples were left out"):
         data = load_npz(save_farm(tmp_path / "farm.npz", y=np.array([0, -1, 2, 0])))
     assert_array_equal(data.X, X[[0, 2, 3]])
 
@@ -64,8 +64,8 @@ SPARSE = {"X_data": np.ones(2), "X_indices": np.array([0, 99]), "X_shape": np.ar
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"X": None}, "has no array 'X'; found A"),
-        ({"y": None}, r"has no array 'y'; found .* Expected are X \(samples × features\)"),
+        ({"X": None}, "has no array 'X'. Found: A"),
+        ({"y": None}, r"has no array 'y'. Found: .* Expected arrays: X \(samples × features\)"),
         (
             {"y": np.array([1, 2, 3, 1]), "classes": None, "unseen": None},
             "no row for class 3.*start at 1, subtract 1",
@@ -249,7 +249,7 @@ def broken_mat(path, kind):
     "kind, message",
     [
         ("truncated", "truncated"),
-        ("version 4", "not a MATLAB file of version 5"),
+        ("version 4", "not a version 5 MATLAB file"),
         ("damaged", "not a readable .mat|is damaged"),
         ("struct", "M must be an array of"),
         ("cell of numbers", "M is a cell array of something other than text"),

@@ -78,7 +78,7 @@ def test_the_standard_split_is_known_by_name_or_refused(tmp_path):
     write_zoo(tmp_path, splits={"allclasses_names": cells(names)}, name="AWA2")
     assert load_xlsa17(tmp_path, "AWA2", "standard").unseen.tolist() == ["leopard", "seal"]
     write_zoo(tmp_path)
-    with pytest.raises(ValueError, match=r"standard split is known for .* only, not for ZOO"):
+    with pytest.raises(ValueError, match=r"standard split is known only for .*, not for ZOO"):
         load_xlsa17(tmp_path, "ZOO", split="standard")
     with pytest.raises(ValueError, match="'proposed' or 'standard', got 'best'"):
         load_xlsa17(tmp_path, "ZOO", "best")
@@ -94,15 +94,19 @@ def test_classes_without_names_are_numbers(tmp_path):
 @pytest.mark.parametrize(
     "images, splits, message",
     [
-        ({"features": np.zeros((12, 2))}, {}, "one column for each was expected. It seems"),
+        ({"features": np.zeros((12, 2))}, {}, "One column for each was expected. It seems"),
         ({"features": np.zeros((2, 5))}, {}, r"shape \(2, 5\), but there are 12 labels"),
-        ({"labels": LABELS[:, None] - 1}, {}, "labels holds 0; whole numbers from 1"),
+        (
+            {"labels": LABELS[:, None] - 1},
+            {},
+            "labels holds 0, but whole numbers starting at 1",
+        ),
         ({"labels": LABELS[:, None] + 1}, {}, "labels go up to 7, but .* has 6 columns"),
-        ({"features": None}, {}, "has no 'features'; found labels"),
+        ({"features": None}, {}, "has no 'features'. Found: labels"),
         ({"features": cells(["a", "b"])}, {}, "features must be a matrix of numbers"),
-        ({}, {"att": np.zeros((6, 3))}, "one column for each was expected. It seems"),
-        ({}, {"att": None}, "has no 'att'; found original_att, allclasses_names"),
-        ({}, {"trainval_loc": np.array([[1.5]])}, "trainval_loc holds 1.5; whole numbers"),
+        ({}, {"att": np.zeros((6, 3))}, "One column for each was expected. It seems"),
+        ({}, {"att": None}, "has no 'att'. Found: original_att, allclasses_names"),
+        ({}, {"trainval_loc": np.array([[1.5]])}, "trainval_loc holds 1.5, but whole numbers"),
         ({}, {"test_unseen_loc": np.array([[13]])}, "names image 13, but there are only 12"),
         ({}, {"test_unseen_loc": None}, "has no 'test_unseen_loc'"),
     ],
@@ -289,7 +293,7 @@ def test_cifar10_words_from_a_mat_file_beside_the_batches(tmp_path):
     "damage, message",
     [
         (lambda b: b[:-1], "not a multiple of 3073"),
-        (lambda b: b"\x0b" + b[1:], "label 11 found; CIFAR-10 has labels 0 to 9"),
+        (lambda b: b"\x0b" + b[1:], "found label 11, but CIFAR-10 has only the labels 0 to 9"),
         (lambda b: b"", "0 bytes"),
     ],
 )

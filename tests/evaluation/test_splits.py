@@ -70,12 +70,12 @@ X4, Y4 = np.arange(8.0).reshape(4, 2), [0, 0, 1, 1]
 @pytest.mark.parametrize(
     "splitter, y, message",
     [
-        (ClassKFold(5), Y4, "ClassKFold needs at least 4 classes; y has 2"),
-        (ClassKFold(2), [0, 1, 2, 2], "ClassKFold needs at least 4 classes; y has 3"),
+        (ClassKFold(5), Y4, "ClassKFold needs at least 4 classes, but y has 2"),
+        (ClassKFold(2), [0, 1, 2, 2], "ClassKFold needs at least 4 classes, but y has 3"),
         (
             ClassKFold(3),
             [0, 1, 2, 3],
-            "least 6 classes, 2 in each fold; y has 4. .*n_splits=2 or",
+            "least 6 classes, 2 in each fold, but y has 4. .*n_splits=2 or",
         ),
         (ClassKFold(2), None, "y is None"),
         (ClassKFold(1), Y4, "n_splits must be at least 2, got 1"),

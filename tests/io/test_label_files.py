@@ -124,8 +124,8 @@ def test_missing_and_extra_rows_are_reported_in_one_message(tmp_path):
         _, labels = open_reader(mtx(tmp_path), path)
     assert labels.array()[:3].tolist() == [None, None, LABELS[2]]
     (message,) = {str(w.message) for w in caught if w.category is UserWarning}
-    assert "2 of 12 samples have no line (such as 'AAA0-1') and are unlabeled" in message
-    assert "1 lines name no sample of the data (such as 'ZZZ-1')" in message
+    assert "2 of 12 samples are not in the file (such as 'AAA0-1') and are unlabeled" in message
+    assert "1 lines name samples that are not in the data (such as 'ZZZ-1')" in message
 
 
 def test_a_sample_with_two_labels_and_a_line_of_three_cells_are_refused(tmp_path):
@@ -258,7 +258,7 @@ def test_labels_in_memory_keep_every_text():
 def test_gene_names_and_barcodes_of_another_number_are_reported(tmp_path):
     path = mtx(tmp_path)
     path.with_name("barcodes.tsv").write_text("AAA\n")
-    with pytest.warns(UserWarning, match="barcodes.tsv has 1 lines, but there are 12 cells"):
+    with pytest.warns(UserWarning, match="barcodes.tsv has 1 lines, but 12 cells"):
         assert open_reader(path, LABELS)[0].row_names is None
 
 

@@ -53,15 +53,15 @@ def test_numbers_are_read_with_point_or_comma(text, values, read):
         ('D0,"1,023"\nD1,4\n', "line 1: '1,023' may be 1023 or 1.0230"),
         # prices of 929 and 1.021 are hardly meant
         ("D0,929\nD1,1.021\n", "line 2: '1.021' may be 1021 or 1.0210"),
-        ("D0;1.022,91\nD1;929,41\n", "line 1 ('D0'): '1.022,91' has a sign between"),
-        ("D0;1.022,91\nD1;1.020,69\n", "line 1 ('D0'): '1.022,91' has a sign between"),
-        ("D0;929,41\nD1;1.023\n", "line 2 ('D1'): '1.023' has a sign between"),
-        ('D0,"1,022.91"\nD1,4\n', "line 1 ('D0'): '1,022.91' has a sign between"),
-        ("D0;12.5\nD1;1,5\n", "has another decimal sign than the other numbers"),
+        ("D0;1.022,91\nD1;929,41\n", "line 1 ('D0'): '1.022,91' has a thousands separator"),
+        ("D0;1.022,91\nD1;1.020,69\n", "line 1 ('D0'): '1.022,91' has a thousands separator"),
+        ("D0;929,41\nD1;1.023\n", "line 2 ('D1'): '1.023' has a thousands separator"),
+        ('D0,"1,022.91"\nD1,4\n', "line 1 ('D0'): '1,022.91' has a thousands separator"),
+        ("D0;12.5\nD1;1,5\n", "has a different decimal separator than the other numbers"),
         ("a;price\nD0;12.5 €\nD1;3\n", "line 2 ('D0'): '12.5 €' must be a number"),
         ("device,price\nD0,1022,91\nD1,929,4\n", "line 2 has 3 cells, but the header has 2"),
         ("D0,4\nD1,5\nD0,6\n", "line 3: 'D0' has two values in column 2, 4.0 and 6.0"),
-        ("D0\nD1\n", "needs two columns"),
+        ("D0\nD1\n", "must have two columns"),
     ],
 )
 def test_numbers_that_may_mean_something_else_are_refused(text, message, read):

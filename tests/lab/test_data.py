@@ -150,7 +150,7 @@ def test_a_folder_of_tables_is_refused_with_the_format_that_is_expected(tmp_path
 
 
 def test_options_of_files_are_refused_for_names():
-    with pytest.raises(ValueError, match=r"'foo' is not a file; .* Known data sets: sample"):
+    with pytest.raises(ValueError, match=r"'foo' is not a file, .* Known data sets: sample"):
         open_data("foo", label="kind")
 
 

@@ -172,7 +172,7 @@ def test_the_command_compares_panels_at_whole_groups_and_lets_groups_fail(
     text = (tmp_path / "page.html").read_text("utf-8")
     assert ">When groups fail</h2>" in text
     assert "worst single group" in text
-    assert "whatever their groups and prices" in text
+    assert "regardless of groups and costs" in text
     (tmp_path / "others.csv").write_text("a,b\nc,d\n")
     refused = invoke(*files, *options, "others.csv", code=2)
     assert "--groups: none of the 1 names" in refused.stderr

@@ -105,7 +105,7 @@ def test_rules_of_a_panel_hold_for_semfs_at_every_size_and_for_no_other_method(s
     selector = SemFS(15, sample.attributes, target_attributes=None)
     selector.set_params(min_per_class=1, include=[7]).fit(*sample.split()[:2])
     assert sorted(first["features"]) == sorted(sample.feature_names[selector.order_[:15]])
-    assert any("hold for these methods only: SemFS, SemFS, " in note for note in summary.notes)
+    assert any("apply only to these methods: SemFS, SemFS, " in note for note in summary.notes)
     with pytest.raises(ValueError, match="not among the methods"):
         evaluate(sample, ["random"], ks=[5], rules=rules)
 
@@ -183,7 +183,7 @@ def test_evaluate_removes_batches_for_all_methods(sample, plates, tmp_path):
     command += ["-m", "variance", "-k", "10", "--repeats", "2", "-j", "1", "--json"]
     done = invoke(*command, "--batch", "plate")
     assert done.exit_code == 0, done.output
-    assert "differences between 2 batches were found" in " ".join(done.stderr.split())
+    assert "differences between 2 batches were estimated" in " ".join(done.stderr.split())
     (row,) = json.loads(done.stdout)
     data = replace(sample, X=shifted, batch=plate).with_unseen(sample.unseen[:2])
     (expected,), _ = evaluate(data, ["variance"], ks=[10], n_repeats=2, n_jobs=1)
@@ -234,7 +234,8 @@ def test_sparse_rows_become_dense_for_methods_that_need_it_if_they_fit(sample, m
     rows, summary = evaluate(data, ["lasso", "variance"], **options)
     assert [row["label"] for row in rows] == ["Variance"]
     assert summary.notes == [
-        "LASSO needs dense samples, and cells has too many of them for the memory: left out."
+        "LASSO was left out, because it needs dense samples and cells does not fit into "
+        "memory in dense form."
     ]
 
 
@@ -242,7 +243,7 @@ def test_with_unlabeled_samples_all_methods_are_scored_on_the_other_half(sample)
     options = {"ks": [5], "n_repeats": 2, "n_jobs": 1}
     rows, summary = evaluate(sample, ["semfs-unlabeled", "variance"], **options)
     assert summary.failures == []
-    assert any("The other half is clustered, for all methods." in n for n in summary.notes)
+    assert any("For all methods, the other half is clustered." in n for n in summary.notes)
     by_method = {row["method"]: row for row in rows}
     plain, _ = evaluate(sample, ["variance"], **options)
     assert by_method["variance"]["features"] == plain[0]["features"]
@@ -314,11 +315,11 @@ def test_own_class_splits_are_evaluated_in_one_call(files, tmp_path):
     assert [row["split"] for row in rows] == ["listed-0", "listed-1", "listed-2"]
     facts = summary.info["datasets"]["cells"]["splits"]
     assert [split["unseen"] for split in facts.values()] == lists
-    with pytest.raises(ValueError, match="give one of the two"):
+    with pytest.raises(ValueError, match="not both"):
         evaluate(path, ["variance"], splits=lists, n_splits=2, **options)
     data = load_npz(path)
     apart = [evaluate(data.with_unseen(u), ["variance"], **options)[0] for u in lists]
-    with pytest.raises(ValueError, match=r"two rows are of .*splits=\[...\]"):
+    with pytest.raises(ValueError, match=r"two rows have data set .*splits=\[...\]"):
         write_report([row for rows in apart for row in rows], tmp_path / "page.html")
     with pytest.raises(ValueError, match=r"splits\[2\] has the same .* as splits\[0\]"):
         evaluate(path, ["variance"], splits=[*lists[:2], ["b", "a"]], **options)
@@ -339,7 +340,7 @@ def test_own_class_splits_are_evaluated_in_one_call(files, tmp_path):
         ("a,b\nc,zz\n", "splits.txt, line 2, names class 'zz', which has no samples."),
         ("a,b\nc,c\n", "splits.txt, line 2, names class 'c' more than once."),
         ("a\n", "splits.txt, line 1, has 5 seen and 1 unseen classes, but at least 2"),
-        ("\n", "splits.txt is empty. Write one line for each split"),
+        ("\n", "splits.txt is empty. For each split, write one line"),
     ],
 )
 def test_a_mistake_in_a_file_of_splits_is_named_with_its_line(files, tmp_path, text, message):

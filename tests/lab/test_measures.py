@@ -94,7 +94,7 @@ def test_ones_own_metric_is_a_column_of_the_rows(own_module):
     [
         ("nothing", "The metric '.*:nothing' could not be loaded"),
         ("constant", "is not a function"),
-        ("acc", "has the name of a column"),
+        ("acc", "has the same name as a column"),
         ("of_samples_alone", r"takes \(X\), but it is called as metric\(X, y\)"),
         ("of_three", r"takes \(X, y, clusters\), but it is called as metric\(X, y\)"),
     ],

@@ -64,7 +64,10 @@ def test_the_ranking_of_a_selector_is_its_order_ranking_or_scores():
 @pytest.mark.parametrize(
     ("fitted", "message"),
     [
-        ({"scores_": np.ones(4)}, "scores_ has 4 values, but it was fitted to 6 features"),
+        (
+            {"scores_": np.ones(4)},
+            "scores_ has 4 values, but the selector was fitted to 6 features",
+        ),
         ({"scores_": np.full(6, np.nan)}, "scores_ has no finite value"),
         ({"feature_importances_": np.full(6, np.inf)}, "_importances_ has no finite value"),
         ({"ranking_": np.arange(5)}, "ranking_ has 5 values"),

@@ -241,7 +241,7 @@ def test_own_numbers_of_features_and_metrics_are_evaluated(tmp_path):
     assert "absent" not in done.stdout
     refused = CliRunner().invoke(app, [*study, "-k", "0.1", "-o", str(tmp_path / "other")])
     assert refused.exit_code == 2
-    assert "give whole numbers" in refused.stderr
+    assert "Give whole numbers" in refused.stderr
 
 
 def test_a_run_is_continued_with_the_same_settings_and_data_only(toy, tmp_path):
@@ -259,13 +259,13 @@ def test_a_run_is_continued_with_the_same_settings_and_data_only(toy, tmp_path):
         (["--method", "semfs"], "Use another --out"),
         (["--method", "semfs"], changed),
         ([*fast, "--seed", 1], "has other results: seed was 0, is now 1. Use another --out"),
-        (["--fast", "--method", "variance"], "Variance has no parameter that alpha varies"),
+        (["--fast", "--method", "variance"], "because it has no parameter that alpha varies"),
     ):
         result = invoke(*common, *options)
         assert (result.exit_code, message in result.stderr) == (2, True)
     np.savez(data / "apy_toy.npz", X=np.eye(8), y=range(8), A=np.eye(8))
     result = invoke(*common, *fast)
-    assert (result.exit_code, "contents have changed" in result.stderr) == (2, True)
+    assert (result.exit_code, "contents of the data have changed" in result.stderr) == (2, True)
 
 
 def test_a_data_set_that_cannot_be_read_does_not_stop_the_others(toy, tmp_path):
@@ -313,7 +313,7 @@ def test_splits_of_a_data_set_that_names_one_are_that_one_and_random_ones(tmp_pa
 def test_convergence_without_a_method_that_has_an_objective_says_which_to_use(tmp_path):
     done = invoke("reproduce", "convergence", "--fast", "-m", "lasso", "--out", tmp_path)
     assert done.exit_code == 2
-    assert "LASSO records no objective, which convergence shows: left out." in done.stderr
+    assert "LASSO was left out, because convergence shows the objective" in done.stderr
     assert "defaults: semfs-published, semfs-alternating." in done.stderr
 
 
@@ -330,7 +330,7 @@ def test_unlabeled_samples_need_a_run_of_their_own(toy, tmp_path):
     command += ["--fast", "--splits", 1, "-j", 1, "-m"]
     done = invoke(*command, "variance,semfs-unlabeled")
     assert done.exit_code == 0, done.stderr
-    assert "The other half is clustered, for all methods." in done.stdout
+    assert "For all methods, the other half is clustered." in done.stdout
     assert Store(tmp_path / "run").info()["protocol"]["unlabeled_half"] is True
     done = invoke(*command, "variance")
     assert (done.exit_code, "Use another --out" in done.stderr) == (2, True)

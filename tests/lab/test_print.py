@@ -140,7 +140,7 @@ def test_the_command_writes_tables_and_figures_and_says_which(tmp_path):
 
 @pytest.mark.parametrize(
     ("option", "value", "message"),
-    [("--figures", "png", "is not one of"), ("--csv", "rows.xlsx", "ends in .csv")],
+    [("--figures", "png", "is not one of"), ("--csv", "rows.xlsx", "must end in .csv")],
 )
 def test_formats_that_cannot_be_written_are_refused_before_the_run_is_read(
     tmp_path, option, value, message

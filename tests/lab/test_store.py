@@ -130,7 +130,7 @@ def test_the_undamaged_part_becomes_a_run_that_can_be_continued(tmp_path):
     saved = Store.salvage(tmp_path / "old", tmp_path / "new")
     assert len(saved.rows()) == 18
     assert all(row in whole for row in saved.rows())
-    with pytest.raises(ValueError, match="Name a new directory"):
+    with pytest.raises(ValueError, match="Choose a new directory"):
         Store.salvage(tmp_path / "old", tmp_path / "new")
     assert len(Store.salvage(tmp_path / "old").rows()) == 18
     with pytest.raises(DamagedStore):
@@ -151,7 +151,7 @@ def test_a_file_without_an_intact_record_is_refused_and_nothing_is_written(tmp_p
         Store.salvage(tmp_path, tmp_path / "new")
     done = CliRunner().invoke(app, ["report", str(tmp_path), "--csv", str(tmp_path / "t.csv")])
     assert done.exit_code == 2
-    assert "not one record of it is intact" in done.stderr
+    assert "none of its records is intact" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["results.sqlite"]
 
 

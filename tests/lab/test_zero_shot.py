@@ -156,7 +156,7 @@ def test_the_page_shows_zero_shot_prediction(tmp_path, invoke, monkeypatch):
     done = invoke("evaluate", "lining", *options)
     printed = " ".join(done.stdout.split())  # titles of narrow tables are wrapped
     assert "zero-shot accuracy on unseen classes" in printed
-    assert "harmonic mean (seen and unseen compete)" in printed
+    assert "harmonic mean (seen and unseen classes compete)" in printed
     text = (tmp_path / "page.html").read_text("utf-8")
     assert "<strong>Zero-shot accuracy</strong>" in text
     for title in ("Zero-shot accuracy: ", "Zero-shot prediction", "Predicted classes: Var"):

@@ -135,7 +135,7 @@ def test_unseen_classes_described_alike_are_not_used():
     objective = make_objective(X, y, A[:18])
     problem, _, note = unseen_class_problem(objective, A[:18], A[[18, 18, 18]])
     assert problem is None
-    assert note == "not used: these classes are described alike"
+    assert note == "not used: these classes have the same description"
     table = A.copy()
     table[18:] = A[18]
     plain = SemFS(5, attributes=A[:18]).fit(X, y)

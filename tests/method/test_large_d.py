@@ -58,7 +58,7 @@ def test_columns_beyond_the_budget_are_fetched_by_passes_over_a_dense_file(tmp_p
 
 def test_what_cannot_be_done_is_said_with_what_to_do():
     X, y = make_words(400, 3000)
-    with pytest.raises(ValueError, match=r'alternating" needs it.*solver="direct"'):
+    with pytest.raises(ValueError, match=r'alternating" needs this matrix.*solver="direct"'):
         SemFS(5, solver="alternating").fit(open_blocks(blocks_of(X, y, 100), memory="8MB"))
     with pytest.raises(ValueError, match="can be read only once"):
         SemFS(5).fit(open_blocks(blocks_of(X, y, 100)(), memory="8MB"))

@@ -311,7 +311,7 @@ def test_damaged_zarr_is_named_when_it_is_opened(part, said, tmp_path):
 def test_gene_names_of_another_number_are_told_and_left_out(tmp_path):
     path, label = mtx(tmp_path)
     (tmp_path / "features.tsv").write_text("id\tg0\tGene\n")
-    with pytest.warns(UserWarning, match=f"features.tsv has 1 lines, but there are {D} genes"):
+    with pytest.warns(UserWarning, match=f"features.tsv has 1 lines, but {D} genes"):
         assert open_blocks(path, label).feature_names is None
 
 
@@ -382,7 +382,7 @@ def rewritten(path, name, change):
         ),
         ("indptr", lambda v: v[::-1].copy(), "expected"),
         ("indptr", lambda v: v[:-1], "expected"),
-        ("data", lambda v: v[:-1], "`data` has .* entries, `indptr` ends at"),
+        ("data", lambda v: v[:-1], "`data` has .* entries, but `indptr` ends at"),
         ("data", lambda v: np.where(np.arange(len(v)) == 5, np.nan, v), "NaN"),
     ],
 )
@@ -428,7 +428,7 @@ def test_broken_matrix_market_files_are_explained(text, message, tmp_path):
 
 
 @pytest.mark.parametrize("field", ["real", "integer", "pattern"])
-@pytest.mark.parametrize("form", [sp.csc_array, sp.csr_array])  # sorted by cell, or by gene
+@pytest.mark.parametrize("form", [sp.csc_array, sp.csr_array])  # by cell, or by gene
 def test_matrix_market_files_hold_what_scipy_reads(form, field, tmp_path, monkeypatch):
     path, packed = mtx(tmp_path)[0], mtx(tmp_path, packed=True)[0]
     mmwrite(path, form(cells().counts.T / (8 if field == "real" else 1)).tocoo(), "note", field)
@@ -440,12 +440,14 @@ def test_matrix_market_files_hold_what_scipy_reads(form, field, tmp_path, monkey
         assert (found.load().toarray() == expected).all()
     if form is sp.csr_array:
         monkeypatch.setattr(semfs.io.safety, "memory_limit", lambda: 10_000)
-        with pytest.raises(FileError, match=r"not in the order of cells.* but the first 3 by"):
+        with pytest.raises(FileError, match=r"not sorted by cell.* but the first 3 by"):
             mtx_reader(path, 1000)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux")
 def test_a_full_disk_is_called_so(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.TemporaryFile", lambda: open("/dev/full", "w+b"))  # noqa: SIM115
-    with pytest.raises(FileError, match=r"the disk of .* is full\. Free some space"):
+    with pytest.raises(
+        FileError, match=r"unpacked to .*, but that disk is full\. Free some space"
+    ):
         open_blocks(*mtx(tmp_path))

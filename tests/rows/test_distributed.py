@@ -344,7 +344,7 @@ def test_wrong_use_is_one_clear_line():
         SemFS(5).fit(frame, "type")
     with pytest.raises(ValueError, match="no column of numbers"):
         SemFS(5).fit(frame[["kind"]], y)
-    with pytest.raises(ValueError, match="each worker can read in part"):
+    with pytest.raises(ValueError, match="each worker must be able to read a part"):
         on_cluster(open_blocks([(X, y)]), None)
     with pytest.raises(workers.ClusterError, match="no scheduler answers"):
         workers.connect("tcp://127.0.0.1:9", seconds=1.0)

@@ -256,7 +256,7 @@ def test_layers_of_anndata_in_a_file_backed_and_in_memory(layer, tmp_path):
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
 def test_an_anndata_file_is_a_data_set(form, tmp_path):
     path, label = h5ad(tmp_path, form, labels=missing())
-    with pytest.warns(UserWarning, match="unlabeled samples are left out"):
+    with pytest.warns(UserWarning, match="unlabeled samples were left out"):
         data = load_table(path, label, TEXTS, layer="double", unseen=["dog"])
     labeled = pd.notna(missing())
     assert sp.issparse(data.X) == (form is sp.csr_matrix)
@@ -315,7 +315,9 @@ def test_arrays_in_hdf5_are_chosen_by_key_and_may_be_open(tmp_path):
     with h5py.File(path, "a") as file:
         del file["X"]
         file["Z"] = X
-    with pytest.raises(FileError, match=r"holds Y, Z, kind, more\. Name the matrix: key=NAME"):
+    with pytest.raises(
+        FileError, match=r"holds Y, Z, kind, more\. Specify the matrix with key=NAME"
+    ):
         open_blocks(path, KINDS)
     np.savez(tmp_path / "data.npz", Q=X)
     assert_array_equal(open_blocks(tmp_path / "data.npz", KINDS, key="Q").load()[0], X)

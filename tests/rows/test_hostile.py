@@ -106,7 +106,7 @@ HOSTILE = {
     "within.npz": (archive_within, "is not a readable .npz file"),
     "far.xlsx": (far_cell, "reaches far beyond its filled cells"),
     "far table.xlsx": (far_cell, "reaches far beyond its filled cells"),
-    "header.csv": (header_alone, "has no rows"),
+    "header.csv": (header_alone, "only a header and no rows"),
     "text.h5": (damaged_text, "is damaged"),
 }
 

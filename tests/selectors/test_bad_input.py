@@ -46,7 +46,7 @@ OPTIONS = {
     "infinity in table": (
         {"attributes": table(cat=[np.inf, 1.0])},
         ValueError,
-        "is infinite for class 'cat' in column 'a0'. Correct it",
+        "is infinite for class 'cat' in column 'a0'. Correct the value",
     ),
     "ragged mapping": ({"attributes": table(cat=[1.0])}, ValueError, "same length"),
     "array table, text labels": ({"attributes": A}, ValueError, "integer label"),
@@ -80,9 +80,9 @@ OPTIONS = {
     "in both": (
         {"include": [1], "exclude": [1]},
         ValueError,
-        "feature 'x1' is excluded as well",
+        "feature 'x1' is also excluded",
     ),
-    "exclude all": ({"exclude": range(6)}, ValueError, "nothing is left"),
+    "exclude all": ({"exclude": range(6)}, ValueError, "no feature is left"),
     "s_init": ({"s_init": [1.0], "solver": "alternating"}, ValueError, "s_init must hold 6"),
 }
 CASES = {
@@ -190,7 +190,7 @@ def test_sums_of_huge_numbers_do_not_warn():
     with pytest.raises(ValueError):
         SemFS(2).fit(X, y, X_unlabeled=huge)
     selector = SemFS(2).fit(1e-60 * X, y)
-    with pytest.raises(ValueError, match="units of fit"):
+    with pytest.raises(ValueError, match="same units as for fit"):
         selector.predict_attributes(1e300 * np.clip(X, -9, 9))
 
 
@@ -249,7 +249,7 @@ def test_a_rule_that_forbids_a_perfect_fit_is_told_without_a_share():
 def test_samples_infinitely_far_from_all_classes_are_refused(method):
     X, y, A = make_problem()
     selector = SemFS(3, attributes=A).fit(X, y)
-    with pytest.raises(ValueError, match="Pass X in the units of fit"):
+    with pytest.raises(ValueError, match="in the same units as for fit"):
         getattr(selector, method)(1e200 * X)
 
 
@@ -257,11 +257,11 @@ def test_columns_of_one_name_are_refused_by_name():
     pandas = pytest.importorskip("pandas")
     X, y, _ = make_problem()
     frame = pandas.DataFrame(X[:, :3], columns=["a", "b", "a"])
-    with pytest.raises(ValueError, match="several columns of the same name: 'a'"):
+    with pytest.raises(ValueError, match="several columns with the same name: 'a'"):
         SemFS(2).fit(frame, y)
     selector = SemFS(2).fit(frame.set_axis(["a", "b", "c"], axis=1), y)
     for missing in ("error", "ignore"):
-        with pytest.raises(ValueError, match="several columns of the same name: 'a'"):
+        with pytest.raises(ValueError, match="several columns with the same name: 'a'"):
             selector.predict(frame, missing_features=missing)
 
 
@@ -270,7 +270,7 @@ def test_columns_of_one_name_are_refused_in_dask():
     pandas = pytest.importorskip("pandas")
     X, y, _ = make_problem()
     frame = pandas.DataFrame(X[:, :3], columns=["a", "b", "a"]).assign(kind=y)
-    with pytest.raises(ValueError, match="several columns of the same name: 'a'"):
+    with pytest.raises(ValueError, match="several columns with the same name: 'a'"):
         SemFS(2).fit(dataframe.from_pandas(frame, npartitions=2), "kind")
 
 
@@ -297,7 +297,9 @@ def numbered():
 
 def test_a_table_with_a_row_per_sample_is_refused(numbered):
     X, y, A = numbered
-    message = "attributes has 80 rows, as many as there are samples. Only 8 of them differ."
+    message = (
+        "attributes has 80 rows, as many as there are samples. Only 8 of these rows differ."
+    )
     for per_sample in (A[y], pd.DataFrame(A[y])):
         with pytest.raises(ParameterError, match=message):
             SemFS(2, attributes=per_sample).fit(X, y)
@@ -308,7 +310,9 @@ def test_a_table_with_a_row_per_sample_is_refused(numbered):
 
 def test_a_transposed_table_is_noticed(numbered):
     X, y, A = numbered
-    message = "has 20 rows and 12 columns, and the largest label in y is 7. .* transpose it"
+    message = (
+        "has 20 rows and 12 columns, but the largest label in y is 7. .* transpose the table"
+    )
     with pytest.warns(ParameterWarning, match=message):
         SemFS(2, attributes=A.T).fit(X, y)
 

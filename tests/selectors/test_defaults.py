@@ -209,7 +209,7 @@ def test_copies_of_a_selected_feature_are_skipped_and_named(copies):
     assert X.columns[selector.order_[:2]].tolist() == ["A", "B"]
     assert selector.skipped_ == {1: 0, 2: 0}
     assert selector.knowledge_["near copies"] == (
-        "2 features skipped, because of a correlation with a selected one above "
+        "2 features skipped because their correlation with a selected feature exceeds "
         "max_correlation: A copy (of A), A copy2 (of A)"
     )
     assert selector.order_[-2:].tolist() == [1, 2]

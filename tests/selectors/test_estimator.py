@@ -574,7 +574,7 @@ def test_without_callbacks_of_scikit_learn_fits_are_the_same(tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    assert "Callbacks need scikit-learn 1.9" in done.stdout
+    assert "Callbacks require scikit-learn 1.9" in done.stdout
     assert_array_equal(np.load(tmp_path / "order.npy"), SemFS(5).fit(X, y).order_)
     alternating = SemFS(5, solver="alternating").fit(X, y).order_
     assert_array_equal(np.load(tmp_path / "alternating.npy"), alternating)

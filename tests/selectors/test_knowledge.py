@@ -74,7 +74,7 @@ def test_classes_described_alike_are_separated_by_their_labels():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         mixed = SemFS(2, table).fit(X, y)
-    note = "0 = 1, 2 = 3: separated by their labels only"
+    note = "0 = 1, 2 = 3: separated only by their labels"
     assert mixed.knowledge_["classes described alike"] == note
     assert mixed.order_[:2].tolist() == [2, 4]
 
@@ -115,7 +115,7 @@ def test_new_classes_and_their_number_are_found():
     # 160 samples of 4 clusters weigh 160 / (13 * 4) times as much as the seen classes
     assert selector.knowledge_["unlabeled samples"] == (
         "160 samples, grouped into 4 clusters, which carry 75 % of the weight; "
-        "the 8 seen classes carry 25 %, so that the selection mainly serves the clusters"
+        "the 8 seen classes carry 25 %, so the selection mainly serves the clusters"
     )
     assert SemFS(5, n_new_classes=7).fit(X, y, X_unlabeled=X_new).n_new_classes_ == 7
 
@@ -472,9 +472,7 @@ def test_descriptions_that_predict_nothing_are_not_used():
     X, y, A, _ = described_problem()
     noise = np.random.default_rng(9).standard_normal(A.shape)
     selector = SemFS(4, noise, target_attributes=noise)
-    with pytest.warns(
-        UserWarning, match="not used: for seen classes that are left out, descriptions explain"
-    ):
+    with pytest.warns(UserWarning, match="not used: descriptions explain"):
         selector.fit(X, y)
     assert selector.target_r2_ < 0.02
     assert_same_fit(selector, SemFS(4, noise, target_attributes=None).fit(X, y))

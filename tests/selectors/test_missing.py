@@ -208,7 +208,7 @@ def test_a_warning_counts_what_was_filled(learned):
     rows.loc[5, [first, second, third]] = np.nan
     with pytest.warns(UserWarning, match="4 missing values of selected features, in 2 sampl"):
         selector.predict(rows)
-    with pytest.warns(UserWarning, match="1 sample has no value of any selected feature"):
+    with pytest.warns(UserWarning, match="1 sample has no value for any selected feature"):
         selector.predict(rows)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

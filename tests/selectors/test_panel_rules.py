@@ -126,9 +126,9 @@ def test_unseen_classes_without_enough_markers_are_named():
     X, y, A = make_described_problem(1, C=24, U=9, d=600, m=12, noise=0.3)
     selector = SemFS(24, attributes=A, min_per_class=1, max_correlation=None).fit(X[:, :60], y)
     (sentence,) = selector.rules_
-    assert "there are not so many of 2 unseen classes: 18, 23" in sentence
+    assert "2 unseen classes have fewer: 18, 23" in sentence
     assert (selector.coverage_[[18, 23]] == 0).all()
-    assert "of 2 unseen cell types: 18, 23" in CELLS.put_into(sentence)
+    assert "2 unseen cell types have fewer: 18, 23" in CELLS.put_into(sentence)
 
 
 # ---- groups ---------------------------------------------------------------------------
@@ -200,7 +200,10 @@ def test_a_budget_that_is_too_small_is_refused(planted):
     [
         ({"budget": 3.0}, "budget needs the price of each feature"),
         ({"costs": [1.0, 2.0], "budget": 3.0}, "one value for each of the 12 features"),
-        ({"costs": {"x0": 1.0}, "budget": 3.0}, "has no price of 11 of the 12 features .*: x1"),
+        (
+            {"costs": {"x0": 1.0}, "budget": 3.0},
+            "has no price for 11 of the 12 features .*: x1",
+        ),
         ({"costs": [-1.0] * 12, "budget": 3.0}, "must be 0 or more, got -1 for 'x0'"),
         ({"groups": "sensor"}, "must be one value per feature"),
         ({"n_features_to_select": None}, "may be None only with a budget"),
@@ -243,7 +246,9 @@ def test_features_that_cannot_be_selected_need_no_price(planted, prices):
     sentence = next(text for text in found.rules_ if text.startswith("candidates"))
     assert "with" not in sentence.replace("Without", "")
     costs[list(costs)[1] if prices == "mapping" else 2] = None
-    refused = r"has no price of 1 of the \d features that may be selected: x2\. Give prices, or"
+    refused = (
+        r"has no price for 1 of the \d features that may be selected: x2\. Give prices, or"
+    )
     with pytest.raises(ParameterError, match=refused):
         SemFS(None, costs=costs, budget=9.0, **rules).fit(X, y)
 
@@ -268,7 +273,7 @@ def test_a_group_that_may_be_selected_needs_a_price(planted):
     X, y = planted
     groups = ["a", "a", "b", "b", "c", "c", "d", "d", "e", "e", "f", "f"]
     prices = {"a": 1.0, "b": 1.0, "c": 1.0}
-    with pytest.raises(ParameterError, match=r"no price of 3 of the 6 groups .*: d, e, f"):
+    with pytest.raises(ParameterError, match=r"no price for 3 of the 6 groups .*: d, e, f"):
         SemFS(None, groups=groups, costs=prices, budget=2.0).fit(X, y)
     rules = {"groups": groups, "candidates": ["a", "b", "c"]}
     found = SemFS(None, costs=prices, budget=2.0, **rules).fit(X, y)
@@ -522,7 +527,7 @@ def test_cross_validation_passes_rules_on(lining):
     assert bought.fit(X, y).support_.sum() == 12
     only = SemFSCV(8, param_grid=grid, cv=3, n_repeats=1, candidates=range(40)).fit(X, y)
     assert max(selected(only)) < 40
-    with pytest.raises(ParameterError, match="does not go together with groups"):
+    with pytest.raises(ParameterError, match="cannot be combined with groups"):
         SemFSCV("auto", groups=np.zeros(X.shape[1])).fit(X, y)
 
 
@@ -617,8 +622,9 @@ def test_a_budget_that_buys_nothing_is_refused():
     options = {"costs": [0.0, 0.0, 0.0, 0.0], "budget": 1.0, "capacity": 0.5}
     with pytest.raises(
         ValueError,
-        match=r"capacity is smaller than the signal of every feature. In class 2 it is 0\.5, "
-        r"and the feature that comes nearest has a signal of 6\.\d+\. Raise it",
+        match=r"capacity is smaller than the signal of every feature. In class 2, the "
+        r"capacity is 0\.5, "
+        r"but the closest feature has a signal of 6\.\d+\. Raise the capacity",
     ):
         SemFS(None, **options).fit(X, y)
     # what is forced needs no further feature
@@ -687,7 +693,9 @@ def test_values_with_names_are_refused_for_samples_without(rule, planted):
 
 def test_prices_of_groups_need_groups(planted):
     X, y = planted
-    with pytest.raises(ParameterError, match=r"got shape \(4,\). Costs of groups need groups"):
+    with pytest.raises(
+        ParameterError, match=r"got shape \(4,\). To give costs for groups, set groups"
+    ):
         SemFS(2, costs=[1.0, 2.0, 3.0, 4.0], budget=3.0).fit(X, y)
 
 

@@ -197,7 +197,7 @@ def test_a_label_weight_of_format_1_becomes_relative(tmp_path):
 
     path = save(SemFS(3, A), tmp_path / "unfitted.npz")
     as_format_1(path, label_weight=0.5)
-    with pytest.warns(UserWarning, match="label_weight=0.5 has another meaning"):
+    with pytest.warns(UserWarning, match="label_weight=0.5 has changed its meaning"):
         load(path)
 
 
@@ -238,10 +238,10 @@ def coef(shape):
 UNREADABLE = "not a readable semfs selector"
 CHANGES = {  # where in the header, what is put there, what is said
     "later format": ("format_version", FORMAT + 1, "Upgrade semfs"),
-    "format true": ("format_version", True, "has format True"),
+    "format true": ("format_version", True, "has format version True"),
     "another program": ("format", "skops", "semfs.save did not write it"),
     "forbidden type": ("selector/type", "os.system", "holds a 'os.system'"),
-    "type of another kind": ("selector/type", ["SemFS"], "this version loads"),
+    "type of another kind": ("selector/type", ["SemFS"], "this version of semfs loads"),
     "no selector": ("selector", [], "holds no selector"),
     "unknown parameter": ("selector/params/beta2", 1, "no parameter 'beta2'"),
     "unknown value": ("selector/params/gamma", {"is": "eval", "code": "1"}, "'eval'"),

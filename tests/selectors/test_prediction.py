@@ -460,9 +460,11 @@ def test_some_rows_are_predicted_as_if_there_were_no_others(problem, fitted, tog
     expected = fitted.predict_top(X[rows], together=together)
     assert_array_equal(labels, expected[0])
     assert_allclose(shares, expected[1])
-    with pytest.raises(ValueError, match="rows has 3 values, but X has another length"):
+    with pytest.raises(
+        ValueError, match="rows has 3 values, which is not the number of rows of X"
+    ):
         fitted.predict_top(X, rows=[True, False, True])
-    with pytest.raises(ValueError, match=r"rows has .* but X has another length"):
+    with pytest.raises(ValueError, match=r"rows has .* which is not the number of rows of X"):
         fitted.predict_top(X[:-1], rows=rows)
 
 

@@ -8,7 +8,7 @@ import pytest
 from semfs import SemFS
 from semfs.selectors.sample_scale import ScaleWatch
 
-OFF = "seem to be in other units"
+OFF = "seem to have other units"
 #: Means, and standard deviations within classes, of three features of each kind.
 KINDS = {"temp": (60.0, 8.0), "press": (310000.0, 9000.0), "vib": (3.0, 1.0)}
 
@@ -80,7 +80,7 @@ def test_the_warning_names_the_features_and_what_to_do():
     text = str(found[0].message)
     assert text.startswith("3 of 9 selected features")
     mean = bar(new_samples())[:, 3].mean()
-    assert f"press0: mean {mean:.4g} in the new samples, class means " in text
+    assert f"press0: mean {mean:.4g} in the new samples, but class means from " in text
     assert "in the same units" in text
     assert "--unknown 0.05" in text
 

@@ -200,11 +200,14 @@ def test_a_failed_write_leaves_nothing_half_written(files, sample, tmp_path, mon
     "content, message",
     [
         ("", "is empty"),
-        ("y,a\n", "has no rows"),
+        ("y,a\n", "only a header and no rows"),
         ("y,a,a\nx,1,2\n", "two columns named 'a'"),
         ("y,a\nx,1\nz,\nx,3\n", "no value in column 'a', row 2"),
-        ("y,a\nx,1\nz,2\nx,3\nz,oops\n", "column 'a' holds numbers, but 'oops' in row 4"),
-        ("y;a\nx;1,5\nz;2,5\nx;3.5\nz;4,5\n", "but '3.5' in row 3.* 1.5 or 1,5, but not both"),
+        ("y,a\nx,1\nz,2\nx,3\nz,oops\n", "column 'a' holds numbers, but row 4 has 'oops'"),
+        (
+            "y;a\nx;1,5\nz;2,5\nx;3.5\nz;4,5\n",
+            "but row 3 has '3.5'.* 1.5 or as 1,5, but not both",
+        ),
         ("y,a\nx,1,7\nz,2\n", "not a readable"),
         ("y,b\nx,text\nz,more\n", "has no column of numbers"),
         ("y,a\nx,1\nw,2\n", "no row for class 'w'"),

@@ -69,7 +69,7 @@ def test_a_table_on_another_scale_is_noticed_by_every_prediction(fit_on):
     # a seen class that is described in another way is refused, so that these are others
     unseen = given.iloc[:8].set_axis(range(100, 108), axis=0)
     for question in ("predict", "predict_proba", "decision_function"):
-        message = r"attributes are far from the range .*same units"
+        message = r"attributes are far outside the range .*same units"
         with pytest.warns(ParameterWarning, match=message):
             getattr(selector, question)(X, unseen)
     with warnings.catch_warnings():

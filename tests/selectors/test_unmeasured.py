@@ -41,7 +41,7 @@ def test_selected_serial_numbers_and_times_are_named(values):
     X["when"] = values(len(X))
     text = messages(X / X.std(), y)
     assert "'when'" in text or "when:" in text
-    assert "as a serial number or a clock" in text
+    assert "like a serial number or a clock" in text
     assert "--drop NAME" in text
 
 

@@ -41,10 +41,11 @@ def correlation_section(report: PanelReport) -> Section:
         for i in order.tolist()
     ]
     text = (
-        f"Correlations are over all {words.samples}, and every {words.class_} counts the same. "
-        f"Two {words.features} that always vary together could replace each other."
+        f"Correlations are computed over all {words.samples}, and every "
+        f"{words.class_} has the same weight. Two {words.features} that "
+        "always vary together could replace each other."
     )
-    caption = f"Pairs of {words.features}, the most alike first"
+    caption = f"Pairs of {words.features}, most similar first"
     table = Table(caption, ["one", "other", "correlation"], body)
     return Section(
         f"Correlation between the {words.features}",

@@ -38,24 +38,26 @@ def coverage_section(report: PanelReport) -> Section:
     # Classes that lack markers are what a reader looks for.
     body.sort(key=lambda line: line[2])
     text = (
-        f"A {words.feature} marks a {words.class_} if its mean there lies at least one "
-        f"standard deviation (within {words.classes}) above the mean of the others, and the "
-        f"{words.class_} is among its two highest; the higher one is named in that case."
+        f"A {words.feature} marks a {words.class_} if its mean there lies "
+        f"at least one standard deviation (within {words.classes}) above "
+        f"the mean of the others, and the {words.class_} is among its two "
+        "highest; if it is the second highest, the highest one is named."
     )
     if words == CELLS and report.shares is not None:
         text += (
-            f" A marker that fewer than {LEAST_EXPRESSING:.0%} of the {words.samples} "
-            f"express is noted with this share: a few {words.samples} decide its mean, "
-            "and it may not mark others."
+            f" A marker that fewer than {LEAST_EXPRESSING:.0%} of the "
+            f"{words.samples} express is shown with this share, because a "
+            f"few {words.samples} determine its mean and it may not mark "
+            "others."
         )
     if found.adjusted:
-        text += " The means that are compared for this are adjusted for batch."
+        text += " These means are adjusted for batch."
     columns = [
         words.class_,
         words.samples,
         "markers",
         "which",
-        "hardest to tell from",
+        "hardest to separate from",
     ]
     caption = f"Markers of each {words.class_}, fewest first"
     return Section(

@@ -48,16 +48,18 @@ def feature_section(report: PanelReport) -> Section:
         body.append(line)
     means = "means, adjusted for batch," if found.adjusted else "means"
     text = (
-        f"In the order of selection: each {words.feature} adds to those above it. Share of "
-        "the improvement: its part of the total decrease of the objective. Varies with: "
-        f"attributes that its {means} over the {words.classes} follow. "
-        f"Near copies: {words.features} of nearly the "
-        "same pattern, with their correlation; those outside the panel are substitutes."
+        f"The {words.features} are in the order of selection: each one "
+        "adds to those above it. Share of the improvement: its part of "
+        "the total decrease of the objective. Varies with: attributes "
+        f"with which its {means} vary over the {words.classes}. Near "
+        f"copies: {words.features} with nearly the same pattern, with "
+        "their correlation; those outside the panel are substitutes."
     )
     if found.adjusted:
         text += (
-            f" {words.class_.capitalize()} · batch: their "
-            "shares of its variance. Levels: by means as measured."
+            f" {words.class_.capitalize()} · batch: their shares of the "
+            f"variance of the {words.feature}. Levels: based on means as "
+            "measured."
         )
     caption = f"The {words.features}, best first"
     title = f"The {words.features}"

@@ -39,14 +39,16 @@ def group_sections(report: PanelReport) -> list[Section]:
             line.append(f"{percent(row.worth)} worse" if known else "–")
         body.append(line)
     text = (
-        "In the order of selection. Share of the improvement: the part of the total "
-        f"decrease of the objective, summed over the {words.features} of the group. "
-        f"What it is for: what its best {words.feature} varies with."
+        "The groups are in the order of selection. Share of the "
+        "improvement: the part of the total decrease of the objective, "
+        f"summed over the {words.features} of the group. What it is for: "
+        f"what its best {words.feature} varies with."
     )
     if has_worth:
         text += (
-            " Fit without it: how much worse the fit would be if the group were excluded and "
-            "the best others took its place within the rules; at most so much."
+            " Fit without it: an upper limit on how much worse the fit "
+            "would be if the group were excluded and the best other "
+            "groups took its place within the rules."
         )
     caption = "The groups, best first"
     return [Section("The groups", [text], Table(caption, columns, body, open=True))]

@@ -59,7 +59,7 @@ def level_section(report: PanelReport) -> Section:
         text += "predicted means"
         text += ", adjusted for batch." if found.adjusted else "."
     if len(report.features) > MOST_SHOWN or levels.shape[1] > MOST_SHOWN:
-        text += f" The first {MOST_SHOWN} are shown."
+        text += f" Only the first {MOST_SHOWN} are shown."
     panel = Panel(
         f"{words.features.capitalize()} by {words.class_}",
         words.feature,

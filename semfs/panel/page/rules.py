@@ -18,10 +18,11 @@ def rule_section(report: PanelReport) -> Section:
         rule, _, text = words.put_into(sentence).partition(": ")
         body.append([rule, text[:1].upper() + text[1:]])
     text = (
-        "J is what the panel leaves unexplained of the descriptions and labels of the "
-        f"{words.classes}; a smaller one is better. Cost: how much J drops if "
-        "only this rule is removed. Of a rule "
-        f"that keeps {words.features} out, those are named which are selected then."
+        "J is the part of the descriptions and labels of the "
+        f"{words.classes} that the panel leaves unexplained; smaller is "
+        "better. Cost: how much J drops if only this rule is removed. "
+        f"For a rule that excludes {words.features}, the ones that would "
+        "then be selected are named."
     )
-    table = Table("The rules", ["rule", "what it did, and what it cost"], body, open=True)
+    table = Table("The rules", ["rule", "effect and cost"], body, open=True)
     return Section("Rules", [text], table)

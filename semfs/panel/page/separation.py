@@ -61,7 +61,7 @@ def separation_section(report: PanelReport) -> Section:
     weakest = weakest_pairs(report)
     if weakest:
         paragraphs.append(f"Weakest pairs: {weakest}.")
-    caption = f"Pairs of {words.classes}, the least separated first"
+    caption = f"Pairs of {words.classes}, least separated first"
     title = f"Expected separation of {words.classes}"
     return Section(title, paragraphs, Table(caption, columns, body), [panel])
 
@@ -71,24 +71,27 @@ def _separation_text(report: PanelReport) -> str:
     words = report.words
     pairs = report.pairs()
     sentences = [
-        f"Each {words.feature} is divided by its standard deviation within {words.classes}, so "
-        f"that a {words.feature} of high level counts no more than others."
+        f"Each {words.feature} is divided by its standard deviation "
+        f"within {words.classes}, so a {words.feature} with a high level "
+        "counts no more than others."
     ]
     if (pairs["basis"] == "counted").any():
         sentences.append(
-            f"A {words.sample} is confused if, with these {words.features} only, it lies "
-            f"nearer to the mean of the other {words.class_} than to that of its own. The "
-            f"means are computed without the {words.sample} itself. The {words.features} were "
-            f"selected on the same {words.samples}, so new ones may be confused somewhat "
-            "more often."
+            f"A {words.sample} is confused if, with these "
+            f"{words.features} only, it lies nearer to the mean of the "
+            f"other {words.class_} than to that of its own, which is "
+            f"computed without this {words.sample}. The {words.features} "
+            f"were selected on the same {words.samples}, so new "
+            f"{words.samples} may be confused somewhat more often."
         )
     if (pairs["basis"] == "predicted").any():
         sentences.append(
-            f"Where a {words.class_} has no {words.samples}, the share is what normal "
-            "distributions about the means would give, which is too little as a rule."
+            f"If a {words.class_} has no {words.samples}, the share is "
+            "computed from normal distributions around the means, which "
+            "usually give too small a share."
         )
     if (pairs["basis"] == "too few").any():
-        sentences.append(f"Empty fields: too few {words.samples} to tell.")
+        sentences.append(f"Empty fields mean too few {words.samples}.")
     sentences.append(
         f"Distance: between the means, in standard deviations within {words.classes} "
         "(Mahalanobis)."

@@ -32,9 +32,9 @@ def stability_section(report: PanelReport) -> Section:
     )
     ruled = [name for name in PANEL_RULES if any(s.startswith(name) for s in report.rules)]
     if ruled:
-        text += f" All rules held every time ({', '.join(ruled)})"
+        text += f" All rules were met every time ({', '.join(ruled)})"
         if "min_per_class" in ruled:
-            text += f"; markers were demanded of the {words.classes} that were drawn"
+            text += f"; markers were required for the {words.classes} that were drawn"
         text += "."
     columns = [
         words.feature,

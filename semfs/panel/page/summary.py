@@ -25,9 +25,9 @@ def summary_section(report: PanelReport) -> Section:
     text += f"{len(found.classes.columns)} {words.classes}."
     if found.unseen:
         text += (
-            f" Described {words.classes} with no {words.samples}, or too few to be used: "
-            f"{listed(found.unseen, 8)}. "
-            "Everything that this page says about these is predicted."
+            f" Described {words.classes} with no {words.samples}, or too "
+            f"few to be used: {listed(found.unseen, 8)}. Everything on "
+            f"this page about these {words.classes} is predicted."
         )
     paragraphs = [text, *_small_classes(report), *_batch_features(report)]
     paragraphs.append(_hardest(report))
@@ -57,8 +57,8 @@ def _fewest_markers(report: PanelReport) -> str:
     names = listed(coverage.index[coverage == fewest].tolist(), MOST_NAMED)
     if fewest == 0:
         return (
-            f"No {words.feature} marks {names}; combinations of {words.features} may separate "
-            "them nevertheless."
+            f"No {words.feature} marks {names}, but combinations of "
+            f"{words.features} may still separate them."
         )
     noun = "marker" if fewest == 1 else "markers"
     return f"Every {words.class_} has at least {fewest} {noun}. Exactly {fewest}: {names}."
@@ -75,9 +75,9 @@ def _weak_markers(report: PanelReport) -> list[str]:
     if not weak:
         return []
     return [
-        f"Counted as markers, but fewer than {LEAST_EXPRESSING:.0%} of the "
-        f"{words.samples} of the {words.class_} express them: {listed(weak, 8)}. A few "
-        f"{words.samples} decide their means."
+        f"Counted as markers, but fewer than {LEAST_EXPRESSING:.0%} of "
+        f"the {words.samples} of the {words.class_} express them: "
+        f"{listed(weak, 8)}. A few {words.samples} determine their means."
     ]
 
 
@@ -92,9 +92,10 @@ def _small_classes(report: PanelReport) -> list[str]:
     names = listed([f"{label} ({size})" for label, size in sizes.items()], 8)
     verb = f"{words.class_} has" if len(sizes) == 1 else f"{words.classes} have"
     return [
-        f"{len(sizes)} {verb} fewer than {FEW_SAMPLES} {words.samples}: {names}. What this "
-        "page says of them rests on so few, and may not hold for others; how well they are "
-        "separated is not known."
+        f"{len(sizes)} {verb} fewer than {FEW_SAMPLES} {words.samples}: "
+        f"{names}. The statements on this page about them are based on "
+        f"few {words.samples} and may not hold for others. It is not "
+        "known how well they are separated."
     ]
 
 
@@ -106,12 +107,10 @@ def _batch_features(report: PanelReport) -> list[str]:
         return []
     names = listed(found.index[found["more_batch"].astype(bool)].astype(str).tolist(), 8)
     return [
-        "Vary more with the batch than with the "
-        f"{words.class_}: {names}. In another batch "
-        f"they may not separate the {words.classes}. "
-        "Check their levels in each batch, or "
-        "exclude them (exclude=, on the command "
-        "line --exclude) and select again."
+        f"Vary more with the batch than with the {words.class_}: {names}. "
+        f"In another batch they may not separate the {words.classes}. "
+        "Check their levels in each batch, or exclude them (in Python, "
+        "exclude=; on the command line, --exclude) and select again."
     ]
 
 
@@ -123,7 +122,9 @@ def _hardest(report: PanelReport) -> str:
     if not weakest:
         closest = ""
         for pair in pairs[:1].itertuples():
-            closest = f" Closest are {pair.first} and {pair.second} ({pair.confused:.1%})."
+            closest = (
+                f" The closest pair is {pair.first} and {pair.second} ({pair.confused:.1%})."
+            )
         return (
             f"Every pair of {words.classes} can be separated: less than {NOTABLE_ERROR:.0%} of "
             f"their {words.samples} are confused.{closest}"
@@ -134,7 +135,7 @@ def _hardest(report: PanelReport) -> str:
     text = f"Hardest to separate: {weakest}."
     if n_named < len(shares):
         text += (
-            f" Of each other pair at most {shares[n_named]:.0%} of the {words.samples} are "
-            "confused."
+            f" In every other pair, at most {shares[n_named]:.0%} of the "
+            f"{words.samples} are confused."
         )
     return text

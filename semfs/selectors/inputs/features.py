@@ -42,8 +42,8 @@ def check_unlabeled_features(
     same_names = names is None or known is None or list(names) == list(known)
     if n_features != d or not same_names:
         raise ValueError(
-            f"X_unlabeled has {n_features} features, which are not "
-            f"the {d} features of X in the same order. Pass the same features. "
-            "In frames, AnnData objects and files that fit into memory, "
-            "they are found by name."
+            f"X_unlabeled has {n_features} features, which are not the "
+            f"{d} features of X in the same order. Pass the same "
+            "features. In data frames, AnnData objects and files that "
+            "fit into memory, features are matched by name."
         )

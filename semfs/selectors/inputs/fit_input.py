@@ -47,20 +47,21 @@ if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
 _BOTH_BATCHES = (
-    "batch and batch_unlabeled must be given together, because the unlabeled samples are "
-    "corrected by the means of their batches. If they are of one batch, pass the same value "
-    "for all of them."
+    "batch and batch_unlabeled must be given together, because the "
+    "unlabeled samples are corrected by the means of their batches. If "
+    "all of them are from one batch, pass the same value for all."
 )
 _TWO_KINDS = (
-    "some samples of X have no label, and X_unlabeled is given as well. With data larger than "
-    "memory, only one of them can be used. Put all unlabeled samples into one of the two."
+    "some samples of X have no label, but X_unlabeled is also given. "
+    "With data larger than memory, only one of the two can be used. Put "
+    "all unlabeled samples into either X or X_unlabeled."
 )
 _NEED_MEMORY = (
-    ': "class-mean" needs samples that fit into memory. Fill the gaps of larger files first.'
+    ': "class-mean" needs samples that fit into memory. For larger files, fill the gaps first.'
 )
 _NEED_FEATURES = (
-    "lacks features of X, which is not supported if X is larger than memory. Give both the "
-    "same features."
+    "lacks features of X, which is not supported if X is larger than "
+    "memory. Use the same features in both."
 )
 
 
@@ -149,10 +150,12 @@ class FitInput:
         if not self.n_missing_labels:
             return
         message = (
-            f"has no label (None or NaN) for {self.n_missing_labels} of {self.n_samples} "
-            "samples. They are taken for unlabeled samples of classes to be found, which "
-            "features are then selected to separate. Drop these samples if only their labels "
-            "got lost. If it is meant so, label them -1, or pass them as X_unlabeled."
+            f"has no label (None or NaN) for {self.n_missing_labels} of "
+            f"{self.n_samples} samples. They are treated as unlabeled "
+            "samples of unseen classes, and features are also selected "
+            "to separate these. If the labels are missing by accident, "
+            "drop these samples. If it is intended, label them -1, or "
+            "pass them as X_unlabeled."
         )
         warn_user(ParameterWarning("y", message))
 

@@ -30,7 +30,8 @@ from semfs.validation import check_weights
 InMemory: TypeAlias = MemoryRows | DeviceRows
 #: Why unlabeled samples of another array library are refused.
 NEED_NUMPY = (
-    "unlabeled samples need X as a numpy or SciPy array. Convert X, or drop these samples."
+    "unlabeled samples require X to be a NumPy or SciPy array. Convert "
+    "X, or drop these samples."
 )
 
 

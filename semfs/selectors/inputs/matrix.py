@@ -125,9 +125,9 @@ def _refuse_broken_numbers(frame: Any, name: str, column: Any) -> None:
     label = frame.index[row] if hasattr(frame, "index") else row
     place = f"row {row}" if label == row else f"row {row} ({str(label)!r})"
     raise ValueError(
-        f"X: column {name!r} holds numbers, but {values[row]!r} in {place}, counting from 0 "
-        f"({len(wrong)} of {len(values)} cells are not numbers). Correct them, or drop the "
-        "column."
+        f"X: column {name!r} holds numbers, but {values[row]!r} in "
+        f"{place}, counting from 0 ({len(wrong)} of {len(values)} cells "
+        "are not numbers). Correct these cells, or drop the column."
     )
 
 
@@ -140,7 +140,8 @@ def _dense(X: Sparse, name: str) -> Float64:
     size = X.shape[0] * X.shape[1] * X.dtype.itemsize
     if size > memory_limit() // 4:
         raise ValueError(
-            f"{name} needs dense data, which would take {size_text(size)}. Choose fewer genes "
-            "or cells, or another selector."
+            f"{name} needs dense data, which would take "
+            f"{size_text(size)}. Use fewer genes or cells, or another "
+            "selector."
         )
     return X.toarray()

@@ -38,7 +38,7 @@ def without_gaps(
 ) -> tuple[MemoryRows, UnlabeledRows | None]:
     """Return labeled and unlabeled samples of X, with missing values filled."""
     if not in_memory(rows) or sp.issparse(rows.X):
-        message = ': "class-mean" needs dense numpy data. Convert X, or fill its gaps first.'
+        message = ': "class-mean" needs dense NumPy data. Convert X, or fill its gaps first.'
         raise ParameterError("missing_values", message)
     X = fill_with_class_means(rows.X, rows.codes, classes, rows.weights, names)
     filled = replace(rows, X=X)
@@ -79,8 +79,9 @@ def fill_with_class_means(
     if len(infinite):
         shown = listed([feature_name(j, names) for j in infinite.tolist()])
         message = (
-            f"contains infinity, which is not a missing value: {shown}. Replace it "
-            "by the right value, or by NaN if there is none."
+            f"contains infinity, which is not a missing value: {shown}. "
+            "Replace it with the right value, or with NaN if there is "
+            "none."
         )
         raise ParameterError("X", message)
     missing = np.isnan(X)
@@ -129,9 +130,9 @@ def _class_means(
     if unknown:
         raise ParameterError(
             "missing_values",
-            ': "class-mean" needs a value of each feature in each class. '
-            f"There is none for: {listed(unknown)}. "
-            "Leave out these features or these classes, or fill gaps with medians: "
+            ': "class-mean" needs a value for each feature in each '
+            f"class. There is none for: {listed(unknown)}. Leave out "
+            "these features or these classes, or fill gaps with medians: "
             'impute="median" for files, SimpleImputer for arrays.',
         )
     return means

@@ -110,9 +110,8 @@ def _unlabeled_in_memory(
     present = places >= 0
     if not present.any():
         message = (
-            f"has none of the {len(known)} features of X, such as {known[0]!r}. Rename its "
-            "features "
-            "as in X."
+            f"has none of the {len(known)} features of X, such as "
+            f"{known[0]!r}. Use the same feature names as in X."
         )
         raise ParameterError(what, message)
     if present.all():

@@ -96,9 +96,9 @@ def _check_archive(path: Path) -> None:
         if start == b"PK\x03\x04":
             raise FileError(f"{path} is truncated. Copy it again.")
         raise FileError(
-            f"{path} was not written by semfs.save, because it is not an .npz archive. "
-            "Pickled selectors are refused, because reading them runs code. "
-            "Fit again and use semfs.save."
+            f"{path} was not written by semfs.save, because it is not an "
+            ".npz archive. Pickled selectors are refused, because "
+            "reading them can run code. Fit again, and use semfs.save."
         )
     with zipfile.ZipFile(path) as archive:
         if "header.npy" not in archive.namelist():
@@ -110,7 +110,9 @@ def _check_archive(path: Path) -> None:
             compressed = item.compress_type != zipfile.ZIP_STORED  # perhaps a zip bomb
             if not known_name or compressed:
                 name = item.filename[:SHOWN_CHARACTERS]
-                raise FileError(f"{path} holds {name!r} in a form that save never writes.")
+                raise FileError(
+                    f"{path} holds {name!r} in a form that semfs.save never writes."
+                )
         # read_npz maps stored arrays without looking at checksums
         damaged = archive.testzip()
     if damaged is not None:
@@ -126,8 +128,9 @@ def _check_header(path: Path, header: Json) -> None:
     if type(version) is not int or not 1 <= version <= FORMAT:
         writer = header.get("semfs_version")
         raise FileError(
-            f"{path} has format {version!r:.80}, written by semfs {writer!r:.80}; "
-            f"semfs {semfs.__version__} reads up to format {FORMAT}. Upgrade semfs."
+            f"{path} has format version {version!r:.80} and was written "
+            f"by semfs {writer!r:.80}, but semfs {semfs.__version__} "
+            f"reads only versions up to {FORMAT}. Upgrade semfs."
         )
     selector = header.get("selector")
     if not isinstance(selector, dict) or selector.get("is") != "selector":

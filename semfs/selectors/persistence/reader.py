@@ -88,7 +88,9 @@ class Reader:
         estimator = selector_type(type)
         if estimator is None:
             known = ", ".join(TYPES)
-            raise FileError(f"{self.path} holds a {type!r:.80}; this version loads {known}.")
+            raise FileError(
+                f"{self.path} holds a {type!r:.80}; this version of semfs loads only {known}."
+            )
         known_params = set(inspect.signature(estimator).parameters)
         unknown = set(params) - known_params
         if unknown:
@@ -140,8 +142,9 @@ def _params_of_format_1(
         return params
     if not isinstance(table, AttributeTable):
         warn_user(
-            f"label_weight={weight!r} has another meaning than when this file was written: "
-            "now 1 means that labels and attributes count the same. Set it again."
+            f"label_weight={weight!r} has changed its meaning since this "
+            "file was written: 1 now means that labels and attributes "
+            "have the same weight. Set label_weight again."
         )
         return params
     unit = squared_label_weight(1.0, table.values)

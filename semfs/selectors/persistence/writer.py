@@ -24,8 +24,9 @@ class Writer:
         name = type(selector).__name__
         if selector_type(name) is not type(selector):
             raise TypeError(
-                f"save writes selectors of semfs ({', '.join(sorted(TYPES))}), "
-                f"got {name}. For a pipeline, save the selector step."
+                "save writes only selectors of semfs "
+                f"({', '.join(sorted(TYPES))}), got {name}. For a "
+                "pipeline, save the selector step."
             )
         params = selector.get_params(deep=False)
         state = {

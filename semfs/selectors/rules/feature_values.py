@@ -237,9 +237,11 @@ def _values_of_features(
         if names is None and known.isdisjoint(index) and _has_texts(values.index):
             raise ParameterError(
                 parameter,
-                f"has names ({listed(index, 3)}), but X has none, as after a scaler in a "
-                'pipeline. Keep the names of X, with set_output(transform="pandas") of the '
-                "pipeline, or give the values as a list in the order of X.",
+                f"has names ({listed(index, 3)}), but X has none, as "
+                "after a scaler in a pipeline. Keep the names of X by "
+                'calling set_output(transform="pandas") on the '
+                "pipeline, or give the values as a list in the order of "
+                "X.",
             )
         if not known.isdisjoint(index):
             values = dict(zip(index, values.tolist()))
@@ -259,7 +261,10 @@ def _values_of_features(
     if array.shape != (d,):
         message = f"must have one value for each of the {d} features, got shape {array.shape}."
         if parameter == "costs":
-            message += " Costs of groups need groups, and their names: a mapping or a Series."
+            message += (
+                " To give costs for groups, set groups and pass a "
+                "mapping or a Series with the names of the groups."
+            )
         raise ParameterError(parameter, message)
     return list(array)
 

@@ -179,9 +179,10 @@ class _PanelMaker:
         else:
             unpriced_names = [feature_name(j, self.names) for j in unpriced]
         message = (
-            f"has no price of {len(unpriced)} of the {int(is_open.sum())} {what} "
-            f"that may be selected: {listed(unpriced_names)}. "
-            f"Give prices, or restrict candidates to the priced {what}."
+            f"has no price for {len(unpriced)} of the "
+            f"{int(is_open.sum())} {what} that may be selected: "
+            f"{listed(unpriced_names)}. Give prices, or restrict "
+            f"candidates to the priced {what}."
         )
         raise ParameterError("costs", message)
 
@@ -293,9 +294,11 @@ class _PanelMaker:
         what = "feature" if self.unit_of is None else "group"
         label = self.levels.classes[int(limited[row])]
         return (
-            f"is smaller than the signal of every {what}. In class {label!r} it is "
-            f"{demands.limits[n_budget + row]:g}, and the {what} that comes nearest has a "
-            f"signal of {signal[row, place]:.4g}. Raise it."
+            f"is smaller than the signal of every {what}. In class "
+            f"{label!r}, the capacity is "
+            f"{demands.limits[n_budget + row]:g}, but the closest {what} "
+            f"has a signal of {signal[row, place]:.4g}. Raise the "
+            "capacity."
         )
 
     def _signal(self) -> Float64:

@@ -136,8 +136,8 @@ class PanelRules:
         shown = listed(self.not_marked, len(self.not_marked))
         classes = "class" if len(self.not_marked) == 1 else "classes"
         return (
-            f"{text}; by predicted means there are not so many of {len(self.not_marked)} "
-            f"unseen {classes}: {shown}"
+            f"{text}; according to predicted means, "
+            f"{len(self.not_marked)} unseen {classes} have fewer: {shown}"
         )
 
     def _small_classes(self) -> str:

@@ -61,7 +61,9 @@ def check_rules(params: RuleParameters) -> None:
         raise ParameterError(active[0], 'needs solver="direct".')
     # A swap looks at two features only; it could break a rule about the whole panel.
     if active and params.n_swaps:
-        message = f"exchanges single features, which {active[0]} does not allow. Set it to 0."
+        message = (
+            f"exchanges single features, which is not possible with {active[0]}. Set it to 0."
+        )
         raise ParameterError("n_swaps", message)
 
 

@@ -89,12 +89,15 @@ class Refusal:
         """Return in words how many units the limits allow, or "" if that is unknown."""
         used = self.demands.usage[:, self.demands.forced].sum(axis=1)
         if (used > self.demands.most).any():
-            return "The included features alone exceed it; include fewer, or raise it."
+            return (
+                "The included features alone exceed this limit. Include "
+                "fewer features, or raise the limit."
+            )
         n_most = largest_number(self.demands)
         if n_most is None:
             return ""
         if n_most == 0:
-            return f"None of the {self.what} fits."
+            return f"None of the {self.what} fits within the limit."
         verb = "is" if n_most == 1 else "are"
         return f"At most {_counted(n_most, self.what)} {verb} possible."
 
@@ -118,7 +121,7 @@ class Refusal:
             reached = demands.needs - lacking
             short = np.flatnonzero(lacking > 0.0)
             texts = [f"{self.levels.classes[c]} ({reached[c]:g})" for c in short]
-            shown = f" At best these classes have fewer: {listed(texts)}."
+            shown = f" Even at best, these classes have fewer: {listed(texts)}."
         largest = 0
         for fewer in range(m - 1, 0, -1):
             reduced = replace(demands, needs=np.minimum(demands.needs, fewer))
