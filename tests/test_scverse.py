@@ -466,7 +466,7 @@ def test_rare_types_are_named_or_left_out():
     assert "B cell" in adata.uns["semfs"]["classes"]
     with pytest.warns(
         UserWarning,
-        match=r"B cell \(3\)\. Their samples and descriptions are not used.*To use the description",
+        match=r"B cell \(3\)\. Their samples and descriptions are not used.*To use the desc",
     ):
         select_genes(adata, "cell_type", 3, min_cells=4)
     assert "B cell" not in adata.uns["semfs"]["classes"]

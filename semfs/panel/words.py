@@ -39,8 +39,8 @@ class Words:
             r"\b(\d+) samples\b": separated(self.samples),
             r"\b(\d+ |\d+ seen |\d+ described )classes\b": rf"\1{self.classes}",
             r"^(min_per_class: every seen )class\b": rf"\1{self.class_}",
-            r"(not so many of 1 unseen )class\b": rf"\1{self.class_}",
-            r"(not so many of \d+ unseen )classes\b": rf"\1{self.classes}",
+            r"(means, 1 unseen )class\b": rf"\1{self.class_}",
+            r"(means, \d+ unseen )classes\b": rf"\1{self.classes}",
             r"^(capacity: )class\b": rf"\1{self.class_}",
         }
         for pattern, replacement in phrases.items():

@@ -134,10 +134,11 @@ class PanelRules:
             return text
         # all are named: these are the classes that a panel may miss
         shown = listed(self.not_marked, len(self.not_marked))
-        classes = "class" if len(self.not_marked) == 1 else "classes"
+        is_one = len(self.not_marked) == 1
+        have = "class has" if is_one else "classes have"
         return (
             f"{text}; according to predicted means, "
-            f"{len(self.not_marked)} unseen {classes} have fewer: {shown}"
+            f"{len(self.not_marked)} unseen {have} fewer: {shown}"
         )
 
     def _small_classes(self) -> str:
