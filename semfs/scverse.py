@@ -1,8 +1,8 @@
 """Gene selection in AnnData objects, for scanpy users.
 
-`select_genes` selects genes in one call, as scanpy's functions do, and stores the results in
-the object. Selectors also accept AnnData objects. `view` says which layer, ``raw`` or gene
-symbols they use.
+`select_genes` selects genes in one call and stores the results in the object, as scanpy's
+functions do. All selectors also accept AnnData objects. To make them use a layer, ``raw`` or
+gene symbols, pass the result of `view`.
 """
 
 from __future__ import annotations
@@ -75,41 +75,44 @@ def select_genes(
     Parameters
     ----------
     adata : AnnData
-        Log-normalized cells, in memory or backed. If the object holds counts, set `normalize`.
+        Log-normalized cells, in memory or backed. If the object holds counts, set
+        ``normalize``.
     groupby : str
         Column of ``obs`` with the cell types.
     n_genes : int or float, default=50
-        Number of genes to select, or their share if below 1. None selects what a `budget` buys.
+        Number of genes to select, or the share of all genes if the value is below 1. None
+        selects as many genes as the ``budget`` allows.
     attributes : DataFrame, mapping, "cl" or path, optional
         Descriptions of the cell types. ``"cl"`` describes types by their ancestors in the Cell
-        Ontology. Types must have the names or ids of that ontology, and ``semfs[cl]`` must be
-        installed. The path of an OBO or OWL file does the same with another ontology. Other
-        files are tables with one row per type. By default only the labels are used.
+        Ontology. The types must then have the names or ids of that ontology, and ``semfs[cl]``
+        must be installed. To use another ontology, give the path of an OBO or OWL file. Other
+        files are tables with one row per type. By default, only the labels are used.
     layer : str, optional
         Layer to use instead of ``X``.
     use_raw : bool, default=False
-        Whether to use ``adata.raw``, with its genes.
+        Whether to use ``adata.raw`` and its genes.
     key_added : str, default="semfs"
         Prefix of the names of the results.
     batch_key : str, optional
-        Column of ``obs`` with the batches (donors, plates). Their offsets are removed before
-        genes are selected; see `semfs.SemFS.fit`. The values in the object do not change.
+        Column of ``obs`` with the batches (donors, plates). The offsets of the batches are
+        removed before genes are selected (see `semfs.SemFS.fit`). The values in the object do
+        not change.
     gene_symbols : str, optional
-        Column of ``var`` with the gene names that `include` and `exclude` refer to.
+        Column of ``var`` with the gene names that ``include`` and ``exclude`` refer to.
     normalize : {"log1p"}, optional
-        Select genes on log(1 + counts per 10⁴ counts of the cell), computed block by block. The
-        stored counts do not change.
+        "log1p" selects genes on log(1 + counts per 10⁴ counts of the cell), computed block by
+        block. The stored counts do not change.
     min_cells : int, optional
-        Cell types with fewer cells are not used, nor are their descriptions, so that `predict`
-        does not assign them. By default all types are used, and those with fewer than 5 cells
-        are named in a warning.
+        Minimum number of cells per type. Types with fewer cells are ignored, and so are their
+        descriptions, so that `predict` does not assign these types. By default, all types are
+        used, and a warning lists those with fewer than 5 cells.
     unseen : collection of cell types, default=()
-        Types whose cells are not used. If they are described, they are unseen classes, also if
-        they have fewer cells than `min_cells`.
+        Types whose cells are not used. If they have descriptions, they are unseen classes, even
+        if they have fewer cells than ``min_cells``.
     unlabeled : {"use", "drop"}, default="use"
-        What happens to cells whose type is missing: "use" takes them as examples of unseen
-        types, with a warning, and "drop" leaves them out. (``semfs select --unlabeled`` is the
-        same, with "drop" as its default.)
+        What to do with cells whose type is missing. "use" treats them as examples of unseen
+        types, with a warning. "drop" leaves them out. (The option ``--unlabeled`` of
+        ``semfs select`` has the same effect, but its default is "drop".)
     copy : bool, default=False
         Whether to return a copy with the results instead of changing ``adata``.
     **parameters
@@ -120,15 +123,17 @@ def select_genes(
     Returns
     -------
     AnnData or None
-        None, or the copy if ``copy=True``. The following is added:
+        The copy if ``copy=True``, otherwise None. The following results are added to the
+        object:
 
-        ``var["semfs_selected"]`` says whether a gene was selected, ``var["semfs_rank"]`` is its
-        rank (1 is the best) and ``var["semfs_score"]`` its importance. With ``use_raw`` these
-        columns are added to ``raw.var``, and to ``var`` for the genes that are also in ``raw``.
+        ``var["semfs_selected"]`` shows whether a gene was selected, ``var["semfs_rank"]`` is
+        its rank (1 is the best) and ``var["semfs_score"]`` is its importance. If ``use_raw`` is
+        set, these columns are added to ``raw.var``, and also to ``var`` for the genes in
+        ``raw``.
 
         ``uns["semfs"]`` is a dict with ``params``, ``classes``, ``attributes`` (names),
-        ``knowledge`` (what was used), ``rules`` (what they ruled out and cost), ``objective``
-        (J after each gene) and ``versions``. `write_h5ad` stores it.
+        ``knowledge`` (what was used), ``rules`` (what each rule excluded and cost),
+        ``objective`` (J after each gene) and ``versions``. `write_h5ad` stores it.
 
     Examples
     --------
@@ -202,63 +207,65 @@ def annotate(
     normalize: str = "auto",
     copy: bool = False,
 ) -> AnnData | None:
-    """Name the seen or unseen type of each cell, using a fitted selector.
+    """Assign a seen or unseen type to each cell, using a fitted selector.
 
     Parameters
     ----------
     adata : AnnData or view
-        Cells to name. Of a `view`, the results are written into the object that it was made
-        from, and the view says what `layer`, `use_raw`, `gene_symbols` and `normalize` say
-        otherwise.
+        Cells to annotate. If this is a `view`, the results are written to the object that the
+        view was made from. The settings of the view then replace ``layer``, ``use_raw``,
+        ``gene_symbols`` and ``normalize``.
     selector : SemFS or SemFSCV
-        Fitted, with gene names.
+        Selector that was fitted to data with gene names.
     table : DataFrame, mapping or path, optional
-        Descriptions of the possible types. By default these are all types that the selector
-        knows: the seen types and the unseen types with descriptions. If the cells are from
-        another laboratory than those of the fit, a few types can get too many of them. Then
-        give the possible types only.
+        Descriptions of the possible types. By default, these are all types that the selector
+        knows: the seen types and the unseen types with descriptions. If the cells are from a
+        different laboratory than the training cells, too many cells can be assigned to a few
+        types. In that case, give only the types that are possible.
     together : bool, default=False
-        Whether the cells are named together (see `semfs.SemFS.predict_together`). True suits
-        the cells of one new sample with many cells of each type that come from where those of
-        the fit come from, or for which only unseen types are possible. If some cells have
-        labels already, give `groupby`.
+        Whether to annotate all cells together (see `semfs.SemFS.predict_together`). Use True
+        for the cells of one new sample that has many cells of each type, if it has the same
+        source as the training cells, or if only unseen types are possible. If some cells are
+        already labeled, set ``groupby``.
     key_added : str, default="semfs"
         Prefix of the names of the results.
     groupby : str, optional
-        Column of ``obs`` with the types that are known. Only cells without a type are named.
-        The others keep their type, do not influence the names, and get no probability.
+        Column of ``obs`` with the known types. Only cells without a type are annotated. All
+        other cells keep their type, get no probability and do not influence the result.
     batch_key : str, optional
-        Column of ``obs`` with the batches, as in `select_genes`. The offsets of batches that
-        were part of the fit are removed. Cells of other batches are not corrected.
+        Column of ``obs`` with the batches, as in `select_genes`. For batches that were part of
+        the training data, the offsets are removed. Cells of other batches are not corrected.
     unknown_rate : float, optional
-        Label cells that are far from all types "unknown". The value is the share of cells of
-        seen types that get this label by mistake. It holds for cells like those of the fit.
-        Of cells from elsewhere, such as another laboratory, many more may get it. By default
-        every cell gets a type.
+        If given, assign the label "unknown" to cells that are far from all types. The value is
+        the share of cells of seen types that get this label by mistake. This share applies to
+        cells that resemble the training cells. If the cells come from elsewhere, such as
+        another laboratory, many more may be labeled as unknown. By default, every cell gets a
+        type.
     missing_features : {"ignore", "error"}, default="ignore"
-        What to do if ``adata`` lacks selected genes: "ignore" warns and leaves these genes out,
-        and "error" raises an error. (For `semfs predict`, "error" is the default, because
+        What to do if ``adata`` lacks selected genes. "ignore" warns and leaves these genes out,
+        and "error" raises an error. (The default of ``semfs predict`` is "error", because
         warnings of a command in a script are easily missed.)
     layer : str, optional
         Layer to use instead of ``X``.
     use_raw : bool, default=False
         Whether to use ``adata.raw``.
     gene_symbols : str, optional
-        Column of ``var`` with the names that genes had in the fit.
+        Column of ``var`` with the gene names that were used in the fit.
     normalize : {"auto", "log1p", "none"}, default="auto"
-        "auto" does what the fit did. If the fit normalized counts and these values are plainly
-        not counts, it raises an error. "log1p" takes log(1 + counts per 10⁴ counts of the
-        cell), and "none" takes the values as they are, such as those that are log-normalized
-        already.
+        "auto" treats the values as the training data were treated. If the training data were
+        normalized but the values are clearly not counts, it raises an error. "log1p" uses log(1
+        + counts per 10⁴ counts of the cell). "none" uses the values unchanged, for example if
+        they are already log-normalized.
     copy : bool, default=False
         Whether to return a copy with the results instead of changing ``adata``.
 
     Returns
     -------
     AnnData or None
-        None, or the copy if ``copy=True``. The columns ``semfs_class``, ``semfs_probability``,
-        ``semfs_second`` (the second most likely type) and ``semfs_second_probability`` are
-        added to ``obs``. Probabilities are calibrated for cells like those of the fit.
+        The copy if ``copy=True``, otherwise None. The columns ``semfs_class``,
+        ``semfs_probability``, ``semfs_second`` (the second most likely type) and
+        ``semfs_second_probability`` are added to ``obs``. Probabilities are calibrated for
+        cells that resemble the training cells.
 
     Examples
     --------

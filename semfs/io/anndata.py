@@ -57,25 +57,27 @@ def view(
     gene_symbols: str | None = None,
     normalize: str | None = None,
 ) -> GeneMatrix:
-    """Choose a matrix of an AnnData object, and pass the result in place of the object.
+    """Choose which matrix and gene names of an AnnData object to use.
 
     Parameters
     ----------
     adata : AnnData
-        In memory or backed. Nothing is copied or read yet.
+        The object, in memory or backed. Nothing is copied or read yet. Pass the result in place
+        of the object, for example to `fit` or `predict`.
     layer : str, optional
         Layer to use instead of ``X``. ``"raw"`` means the same as ``use_raw=True``.
     use_raw : bool, default=False
-        Whether to use ``adata.raw``, with its genes.
+        Whether to use ``adata.raw`` and its genes.
     gene_symbols : str, optional
-        Column of ``var`` with the names of the genes. By default the index of ``var``. A gene
-        without a name keeps its name in the index. If a name occurs twice, ``-1`` is appended
-        to the second one.
+        Column of ``var`` with the names of the genes. By default, genes are named by the index
+        of ``var``. A gene with no entry in this column is also named by its index value. If a
+        name occurs twice, ``-1`` is appended to the second occurrence.
     normalize : {"log1p", "none"}, optional
-        "log1p" replaces stored counts by log(1 + counts per 10⁴ counts of the cell), in `fit`
-        and in `predict`. The counts in the object do not change. "none" uses the values
-        unchanged, also in `predict` of a selector that normalized the counts of its fit. By
-        default, `fit` uses the values unchanged, and `predict` does what the fit did.
+        "log1p" replaces stored counts by log(1 + counts per 10⁴ counts of the cell), in both
+        `fit` and `predict`. The counts in the object do not change. "none" uses the values
+        unchanged, even in `predict` if the selector normalized its training data. By default,
+        `fit` uses the values unchanged, and `predict` treats them as `fit` treated its training
+        data.
 
     Examples
     --------

@@ -48,26 +48,27 @@ ESTIMATE_ROWS = 256
 class Moments:
     """Class counts, class means and total scatter of labeled samples.
 
-    Make it with `from_data` or `from_blocks`. Moments of two sets of samples are added with
-    ``+``.
+    Create moments with `from_data` or `from_blocks`. To combine the moments of two sets of
+    samples, add them with ``+``.
 
     Attributes
     ----------
     classes : ndarray of shape (C,)
         Class labels.
     counts : ndarray of shape (C,)
-        Total weight of each class. Without sample weights, this is its number of samples.
+        Total weight of each class. Without sample weights, it is the number of samples of the
+        class.
     means : ndarray of shape (C, d)
         Class means.
     scatter_diag : ndarray of shape (d,)
         Diagonal of the scatter matrix about the overall mean.
     rows : RowSource or None
-        The samples, as long as it is cheaper to keep them than their scatter matrix. They are
-        in memory, on another device, or in a file or cluster that can be read again.
+        The samples, if keeping them is cheaper than keeping their scatter matrix. They are in
+        memory, on another device, or in a file or cluster that can be read again.
     scatter_matrix : ndarray of shape (d, d) or None
-        The scatter matrix about the overall mean. None if the samples are kept instead.
+        The scatter matrix about the overall mean, or None if the samples are kept instead.
     eps : float
-        Rounding unit of the data, which is that of float32 or float64.
+        Rounding unit of the data type (float32 or float64).
 
     Examples
     --------
@@ -97,14 +98,15 @@ class Moments:
     def from_data(
         cls, X: ArrayLike | Matrix, y: LabelsLike, *, sample_weight: ArrayLike | None = None
     ) -> Moments:
-        """Return the moments of X (n, d) with labels y (n,).
+        """Return the moments of labeled samples in memory.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-            Samples. Only a reference is kept, so do not change X while the moments are in use.
+            Samples. Because only a reference is kept, do not change X while the moments are in
+            use.
         y : array-like of shape (n,)
-            Class labels, all of one hashable type.
+            Class labels, which must all have the same hashable type.
         sample_weight : array-like of shape (n,), optional
             Sample weights. To change the weight of a class, give all its samples the same
             weight.
@@ -119,7 +121,7 @@ class Moments:
     def from_checked(
         cls, X: Any, codes: Indices, classes: np.ndarray, weights: Float64 | None = None
     ) -> Moments:
-        """Return the moments of validated X; raises if X holds NaN or infinity."""
+        """Return the moments of validated X, or raise an error if X holds NaN or infinity."""
         if sp.issparse(X):
             X = canonical(X.tocsr())
         make_rows = DeviceRows if is_foreign(X) else MemoryRows
@@ -159,9 +161,10 @@ class Moments:
         cls,
         blocks: Iterable[tuple[Any, LabelsLike]],
     ) -> Moments:
-        """Return the moments of all (X, y) blocks. Memory does not grow with their number.
+        """Return the moments of all (X, y) blocks.
 
-        The classes need not be known in advance. All labels that occur are classes.
+        Memory does not grow with the number of blocks. Classes need not be known in advance,
+        because every label that occurs is a class.
         """
         kept: list[Moments] = []  # blocks whose samples are still small enough to be kept
         sums: Accumulator | None = None
@@ -183,9 +186,10 @@ class Moments:
 
     @classmethod
     def from_sums(cls, sums: Accumulator, rows: Any = None) -> Moments:
-        """Return the moments that an accumulator has collected. Do not use it afterward.
+        """Return the moments that an accumulator has collected.
 
-        Without a scatter matrix, they need ``rows``, a source that can be read again.
+        Do not use the accumulator afterward. If it has no scatter matrix, pass ``rows``, a
+        source of the samples that can be read again.
         """
         classes, counts, means, diag, scatter = sums.result()
         return cls(classes, counts, means, diag, rows, scatter, sums.eps)
@@ -207,7 +211,7 @@ class Moments:
         return self.from_sums(sums)
 
     def keep(self, classes: Iterable[Hashable]) -> Moments:
-        """Return the moments of only the samples of these classes."""
+        """Return the moments of the samples of the given classes."""
         wanted = list(classes)
         known = self.classes.tolist()
         unknown = [label for label in wanted if label not in known]
@@ -231,7 +235,7 @@ class Moments:
         )
 
     def without_empty_classes(self) -> Moments:
-        """Return the moments without classes of zero weight."""
+        """Return the moments without the classes that have zero weight."""
         nonempty = self.counts > 0
         if nonempty.all():
             return self
@@ -273,23 +277,23 @@ class Moments:
 
     @functools.cached_property
     def mean(self) -> Float64:
-        """Overall mean (d,)."""
+        """Overall mean of each feature."""
         return self.counts @ self.means / self.total
 
     @property
     def is_small(self) -> bool:
-        """Whether the samples are in memory, and so few that float64 costs nothing."""
+        """Whether the samples are in memory and so few that float64 is cheap."""
         rows = self.rows
         return rows is not None and rows.in_memory and rows.X.size <= SMALL_DATA
 
     @property
     def gram(self) -> Float64:
-        """Weighted X'X (d, d), not centered."""
+        """Weighted product X'X of the uncentered samples."""
         # Σ x x' = Σ (x − m)(x − m)' + n m m'.
         return self.scatter(precise=True) + self.total * np.outer(self.mean, self.mean)
 
     def constant(self) -> Mask:
-        """Return a mask (d,) of the features whose spread is below rounding error."""
+        """Return a mask of the features whose spread is below rounding error."""
         noise = CONSTANT_EPS * self.eps * np.abs(self.mean)
         return self.scatter_diag <= self.total * noise**2
 
@@ -299,7 +303,7 @@ class Moments:
         *,
         precise: bool = False,
     ) -> Float64:
-        """Return columns (d, b) of the scatter matrix about the mean, in float64."""
+        """Return columns of the scatter matrix about the mean, in float64."""
         if self.scatter_matrix is not None:
             return self.scatter_matrix[:, columns]
         # What is constant up to rounding error matters only if it is asked for.
@@ -314,13 +318,13 @@ class Moments:
 
     @property
     def are_in_memory(self) -> bool:
-        """Whether the scatter among a few features takes no pass over the data."""
+        """Whether the scatter among some features can be computed without reading the data."""
         return self.scatter_matrix is not None or in_memory(self.rows)
 
     def scatter_among(self, features: Indices, *, precise: bool = False) -> Float64:
-        """Return the scatter matrix (m, m) of some features about the mean, in float64.
+        """Return the scatter matrix of some features about the mean, in float64.
 
-        The moments are in memory.
+        The moments must be in memory.
         """
         if self.scatter_matrix is not None:
             return self.scatter_matrix[np.ix_(features, features)]
@@ -331,7 +335,7 @@ class Moments:
         return rows.gram_among(features, centering)
 
     def scatter(self, *, precise: bool = False) -> Float64:
-        """Return the scatter matrix (d, d) about the mean. With ``precise``, use float64."""
+        """Return the scatter matrix about the mean, in float64 if ``precise`` is true."""
         if self.scatter_matrix is not None:
             return self.scatter_matrix
         precise = precise or self.is_small
@@ -340,12 +344,12 @@ class Moments:
         return rows.scatter(Centering(self.mean, self.total, precise=precise, near=near))
 
     def within_estimate(self, features: Indices) -> Floats | None:
-        """Return an estimate of the within-class scatter (m, m) of some features.
+        """Return an estimate of the within-class scatter of some features.
 
-        It is computed on a random subset of the samples; None if there is none. Correlations on
-        so few samples are too large by chance: their squares exceed the true ones by about
-        1/n_subset − 1/n, on average. They are shrunk by the share of this excess in their mean
-        square.
+        The estimate is computed on a random subset of the samples. If there is no such subset,
+        the result is None. Correlations on so few samples are too large by chance. On average,
+        their squares exceed the true values by about 1/n_subset − 1/n. The correlations are
+        therefore shrunk by the share of this excess in their mean square.
         """
         subset = None if self.rows is None else self.rows.sample_columns(features)
         if subset is None:

@@ -49,7 +49,7 @@ REMEMBERED_BYTES = 256 * 2**20
 
 @dataclass(eq=False, repr=False)
 class LinearSelector(PredictingSelector):
-    """Base class of SemFS and SemFSCV, which rank features by a linear model of attributes."""
+    """Base class of selectors that rank features by a linear model of class attributes."""
 
     n_features_to_select: Any = 50
     attributes: AttributesLike | None = None
@@ -103,7 +103,7 @@ class LinearSelector(PredictingSelector):
 
     @property
     def coverage_(self) -> pd.Series:
-        """Number of selected features that mark each class (see ``marks_``); needs pandas."""
+        """Number of selected features that mark each class (see ``marks_``)."""
         pandas = import_optional("pandas", "data", what="coverage_")
         check_is_fitted(self)
         counts = np.asarray(to_numpy(self.marks_)).sum(axis=1)
@@ -116,7 +116,7 @@ class LinearSelector(PredictingSelector):
 
     @property
     def attribute_names_in_(self) -> LabelArray:
-        """Names (m,) of the attributes of the given table."""
+        """Names of the attributes in the given table."""
         return self.class_table_.names
 
     def _sum_options(self, n_features: int) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class LinearSelector(PredictingSelector):
     # ---- transformations -------------------------------------------------------------
 
     def inverse_transform(self, X: DataLike) -> Any:
-        """Expand X (n, k) to (n, d), with zeros in the columns that are not selected."""
+        """Restore the original columns of X, with zeros for features that are not selected."""
         # numpy, scipy and pandas are what scikit-learn knows
         if floating_dtypes(X) is None:
             return super().inverse_transform(X)
@@ -175,24 +175,25 @@ class LinearSelector(PredictingSelector):
         n_bootstraps: int = 100,
         random_state: Any = 0,
     ) -> Explanation:
-        """Explain why each feature was selected. Needs pandas.
+        """Explain why each feature was selected (requires pandas).
 
         Parameters
         ----------
         X : array-like, optional
-            The samples of `fit`. By default those of the last `fit`, to which the selector
-            keeps a reference if they take up to 256 MB. Saved and pickled selectors do not
-            contain them. Without samples, only gains and weights are explained.
+            The training samples. By default, the samples of the last `fit` are used. The
+            selector keeps a reference to them if they take up at most 256 MB, but saved and
+            pickled selectors do not contain them. If no samples are available, only gains and
+            weights are explained.
         y : array-like, optional
-            Their labels, as in `fit`.
+            Labels of the samples, as in `fit`.
         sample_weight : array-like, optional
-            Their weights, as in `fit`.
+            Weights of the samples, as in `fit`.
         batch : array-like or str, optional
-            Their batches, as in `fit`.
+            Batches of the samples, as in `fit`.
         n_bootstraps : int, default=100
-            Number of bootstraps of the classes, which show how stable the selection is; 0 for
-            none. They use labeled samples only, without `target_attributes` and unlabeled
-            samples.
+            Number of bootstrap samples of the classes, which show how stable the selection is.
+            With 0, stability is not computed. Bootstraps use only labeled samples, and ignore
+            ``target_attributes`` and unlabeled samples.
         random_state : int, default=0
             Seed of the bootstraps.
 

@@ -37,7 +37,7 @@ from semfs.validation import ParameterError, check_integer
 
 
 class PredictingSelector(RankingSelector):
-    """Base class of selectors that predict classes and probabilities."""
+    """Base class of selectors that predict classes and their probabilities."""
 
     # ---- what a fit learned ----------------------------------------------------------
 
@@ -60,10 +60,10 @@ class PredictingSelector(RankingSelector):
 
     @cached_property
     def rules_(self) -> list[str]:
-        """What each rule of the panel led to, and how much better the fit would be without.
+        """The effect of each panel rule, and how much better the fit would be without it.
 
-        It is found when it is first read: each rule takes a search among the features that
-        the fit has looked at.
+        The effects are computed when this attribute is first read. For each rule, a search
+        among the features that the fit has examined is needed.
         """
         return self._get_fitted().findings.sentences()
 
@@ -83,14 +83,14 @@ class PredictingSelector(RankingSelector):
     def bias_(self) -> float:
         """The amount by which scores of seen classes are lowered when unseen classes compete.
 
-        It is computed when it is first needed. In turn, a third of the seen classes is treated
-        as unseen, and the bias with the largest harmonic mean of the two accuracies (of seen
-        and of unseen classes) is used.
+        The bias is computed when it is first needed. Each third of the seen classes in turn is
+        treated as unseen. The value with the largest harmonic mean of the accuracies on seen
+        and unseen classes is used.
         """
         return self._get_fitted().calibrated_model.bias
 
     def candidate_classes(self, class_table: AttributesLike | None) -> AttributeTable:
-        """Return the classes that predictions decide among, with their descriptions."""
+        """Return the classes among which predictions decide, with their descriptions."""
         seen = self.class_table_
         known = self._known_classes()
         if class_table is not None:
@@ -121,10 +121,11 @@ class PredictingSelector(RankingSelector):
     # ---- predictions -----------------------------------------------------------------
 
     def predict_attributes(self, X: DataLike) -> Float64:
-        """Predict the attributes (n, m) of samples X (n, d), in the order of the given table.
+        """Predict the attributes of samples.
 
-        This uses a separate ridge regression on the selected features, in which every class has
-        the same weight.
+        The prediction uses a separate ridge regression on the selected features, in which every
+        class has the same weight. The result has shape (n, m), with the attributes in the order
+        of the given table.
 
         Parameters
         ----------
@@ -157,26 +158,27 @@ class PredictingSelector(RankingSelector):
             Samples. In AnnData and files, features are found by name, and only the selected
             features are needed. Data frames must have the features of `fit` in the same order,
             as scikit-learn requires, unless ``missing_features="ignore"``. Missing values in
-            features that are not selected do not matter. Paths and AnnData are preprocessed as
-            the data of `fit` were (see ``preprocessing_``). Arrays and opened sources are used
-            unchanged.
+            features that are not selected do not matter. Files and AnnData are preprocessed in
+            the same way as the training data (see ``preprocessing_``). Arrays and opened
+            sources are used unchanged.
         class_table : like `attributes`, optional
-            Classes to decide among. By default all classes of the fitted table, seen and
-            unseen.
+            Descriptions of the classes to decide among. By default, these are all seen and
+            unseen classes of the fitted table.
         missing_features : {"error", "ignore"}, default="error"
-            What to do if X lacks selected features: raise an error, or warn and predict from
-            the other features. "ignore" needs feature names.
+            What to do if X lacks selected features. "error" raises an error. "ignore" warns and
+            predicts from the other features, which requires feature names.
         unknown : label, optional
-            The label of samples that belong to none of the classes. By default every sample
+            The label of samples that belong to none of the classes. By default, every sample
             gets its most likely class.
         unknown_rate : float, default=0.05
-            The share of samples of *seen* classes that are wrongly labeled as unknown. It holds
-            for samples like those of the fit. After a fit to few samples per class, features
-            and covariance fit these samples better than fresh ones, so that more of the fresh
-            ones are refused. Used only if ``unknown`` is given.
+            The share of samples of *seen* classes that are wrongly labeled as unknown. It is
+            used only if ``unknown`` is given, and applies to samples that resemble the training
+            samples. If there are few training samples per class, the selected features and the
+            covariance fit them better than other samples, so that a larger share of other
+            samples is labeled as unknown.
         batch : array-like of shape (n,) or str, optional
-            Batch of each sample, as in `fit`. Offsets of batches that were part of the fit are
-            removed. Samples of other batches are not corrected.
+            Batch of each sample, as in `fit`. For batches that were part of the training data,
+            the offsets are removed. Samples of other batches are not corrected.
         """
         classifier, blocks = self._classifier(
             "predict", X, class_table, missing_features, batch, unknown, unknown_rate
@@ -202,16 +204,16 @@ class PredictingSelector(RankingSelector):
         """Return the most likely class of each sample, predicting all samples of X together.
 
         The predicted means of unseen classes are moved toward the samples of X. If X has many
-        samples of each class, this is more often right than `predict`. The class of a sample
-        then depends on the other samples, but not on their order. A trial on seen classes that
-        are treated as unseen shows whether moving the means helps. If it does not, the result
-        is that of `predict`.
+        samples of each class, the result is more often correct than that of `predict`. The
+        class of a sample then depends on the other samples, but not on their order. A trial on
+        seen classes that are treated as unseen shows whether moving the means helps. If it does
+        not, the result is the same as that of `predict`.
 
         Parameters
         ----------
         X : array-like, sparse matrix, AnnData, path, `open_blocks` or Dask of shape (n, d)
-            Samples, as in `predict`. From files, only the selected columns are kept. If they
-            exceed 256 MB, they are kept in a temporary file.
+            Samples, as in `predict`. Of files, only the selected columns are kept. If they
+            exceed 256 MB, they are stored in a temporary file.
         class_table : like `attributes`, optional
             Classes, as in `predict`.
         missing_features : {"error", "ignore"}, default="error"
@@ -241,14 +243,15 @@ class PredictingSelector(RankingSelector):
         missing_features: str = "error",
         batch: LabelsLike | str | None = None,
     ) -> Float64:
-        """Return the probability (n, n_classes) of each class, one row per sample.
+        """Return the probability of each class for each sample.
 
-        The temperature of the probabilities is chosen on folds in which seen classes are
-        treated as unseen, so probabilities are calibrated for samples like those of the fit.
-        For other samples, such as those of another laboratory, they tell less. On some data,
-        the probabilities are too close to 0 and 1, mostly with
-        ``together``. The page "How much does each source of information help?" of the
-        documentation shows calibration errors on six data sets.
+        The result has shape (n, n_classes). The temperature of the probabilities is chosen on
+        folds in which seen classes are treated as unseen, so the probabilities are calibrated
+        for samples that resemble the training samples. For other samples, such as those of
+        another laboratory, they are less reliable. On some data sets, mostly with
+        ``together=True``, the probabilities are too close to 0 and 1. The page "How much does
+        each source of information help?" of the documentation shows calibration errors on six
+        data sets.
 
         Parameters
         ----------
@@ -281,10 +284,11 @@ class PredictingSelector(RankingSelector):
         unknown: Label | None = None,
         unknown_rate: float = 0.05,
     ) -> tuple[LabelArray, Float64]:
-        """Return the n most likely classes (n_samples, n), best first, and their probabilities.
+        """Return the n most likely classes of each sample and their probabilities.
 
-        If ``unknown`` is given, it replaces the first class of samples that belong to none of
-        the classes. The other classes and all probabilities stay the same.
+        Both results have shape (n_samples, n), with the most likely class first. If ``unknown``
+        is given, it replaces the first class of samples that belong to none of the classes. The
+        other classes and all probabilities stay the same.
 
         Parameters
         ----------
@@ -293,10 +297,11 @@ class PredictingSelector(RankingSelector):
         class_table : like `attributes`, optional
             Classes, as in `predict`.
         n : int, default=2
-            Number of classes to return, at most the number of classes to decide among.
+            Number of classes to return. It must not exceed the number of classes to decide
+            among.
         rows : array of bool of shape (n_samples,), optional
-            Mask of the samples to predict. By default all samples are predicted. The others do
-            not influence the result and are not part of it.
+            Mask of the samples to predict. Samples outside the mask do not influence the result
+            and are not part of it. By default, all samples are predicted.
         together : bool, default=False
             Whether to predict all samples together, as in `predict_together`.
         missing_features : {"error", "ignore"}, default="error"
@@ -330,10 +335,10 @@ class PredictingSelector(RankingSelector):
         missing_features: str = "error",
         batch: LabelsLike | str | None = None,
     ) -> Float64:
-        """Return log-likelihoods (n, n_classes) of classes for each sample, up to a constant.
+        """Return the log-likelihood of each class for each sample, up to a constant.
 
-        If seen and unseen classes compete, ``bias_`` is subtracted from the values of seen
-        classes.
+        The result has shape (n, n_classes). If seen and unseen classes compete, ``bias_`` is
+        subtracted from the values of seen classes.
 
         Parameters
         ----------

@@ -171,16 +171,16 @@ class RankingSelector(SelectorMixin, BaseEstimator):
     # ---- transform -------------------------------------------------------------------
 
     def transform(self, X: DataLike) -> Any:
-        """Return the selected columns of X.
+        """Return the selected features of X.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d), AnnData or path
             Samples with all features of `fit`. Missing values in features that are not selected
-            do not matter. Those in selected features are filled with ``fill_values_``, if
-            the fit filled gaps. In AnnData and in files, features are found by name, and only
-            the selected features are needed. From a file, only these are kept in memory. For
-            AnnData, the result is an AnnData object, as if it were sliced.
+            do not matter. If the fit filled missing values, those in selected features are
+            replaced by ``fill_values_``. In AnnData and in files, features are found by name,
+            and only the selected features are needed. Of a file, only these features are kept
+            in memory. For AnnData, the result is an AnnData object, as if it were sliced.
         """
         check_is_fitted(self, "support_")
         genes = as_genes(X)

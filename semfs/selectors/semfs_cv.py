@@ -64,18 +64,19 @@ Setting = dict[str, Any]  # values of some parameters of SemFS
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SemFSCV(CallbackSupportMixin, LinearSelector):
-    """SemFS with parameters chosen on held-out seen classes.
+    """SemFS with parameters that are chosen by cross-validation on held-out seen classes.
 
-    Whole classes are held out in turn. SemFS selects features on the other classes, and K-means
-    clusters the held-out samples on these features, as if their classes were unseen. The
-    setting that separates the held-out classes best is refitted on all seen classes.
+    In each fold, some of the seen classes are held out as if they were unseen. SemFS selects
+    features on the other classes, and K-means clusters the held-out samples on these features.
+    The setting that best separates the held-out classes is refitted on all seen classes.
 
     Parameters
     ----------
     n_features_to_select : int, float or "auto", default=50
-        "auto" takes the smallest number of features, up to `max_features`, whose score is
-        within one standard error of the best. The standard error is that of the paired
-        differences over the folds. See ``curve_``.
+        Number or share of features to select, as in `SemFS`. "auto" uses the smallest number of
+        features, up to ``max_features``, whose score is within one standard error of the best
+        score. The standard error is computed from the paired differences over the folds. See
+        ``curve_``.
     attributes : DataFrame, mapping, array of shape (L, m) or None, default=None
         As in `SemFS`.
     alpha : float, default=1.0
@@ -110,58 +111,57 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         As in `SemFS`, for the final fit only.
     costs, budget : optional
         As in `SemFS`, for the final fit only. If ``n_features_to_select`` is None, the number
-        of features in folds is the budget divided by the mean cost.
+        of features in each fold is the budget divided by the mean cost.
     min_level, max_level : float, optional
         As in `SemFS`.
     capacity : float or mapping, optional
         As in `SemFS`, for the final fit only.
     verbose : int, default=0
-        If positive, print a line per setting.
+        If positive, print one line per setting.
     param_grid : mapping or list of mappings, optional
-        Parameters of `SemFS` and their values, as for scikit-learn's ``GridSearchCV``. By
-        default up to 24 settings: gamma 0.2, 2, 20; with and without intercept; attributes
-        alone and with labels of the same weight; classes weighted by their samples or equally.
-        A setting of the default grid is used only if its score exceeds that of the parameters
-        given here by more than one standard error over the folds. Otherwise these parameters
-        are kept.
+        Parameters of `SemFS` and the values to try, as in scikit-learn's ``GridSearchCV``. The
+        default grid has up to 24 settings. They combine gamma of 0.2, 2 or 20, an intercept or
+        none, attributes alone or with labels of the same weight, and classes weighted equally
+        or by their number of samples. A setting of the default grid is used only if its score
+        exceeds the score of the parameters passed to SemFSCV by more than one standard error
+        over the folds. Otherwise, the parameters passed to SemFSCV are kept.
     cv : int or splitter, default=5
-        Number of folds of the classes, reduced so that each fold has at least two classes. Or a
-        splitter of classes such as `semfs.evaluation.ClassShuffleSplit`, or an iterable of
-        pairs of training and test indices.
+        Number of folds of the classes, a splitter of classes such as
+        `semfs.evaluation.ClassShuffleSplit`, or an iterable of pairs of training and test
+        indices. The number of folds is reduced if necessary, so that each fold has at least two
+        classes.
     n_repeats : int, default=5
-        K-means runs per fold, setting and number of features.
+        Number of K-means runs per fold, setting and number of features.
     max_features : int, optional
-        Largest number of features that "auto" considers. By default 100.
+        Largest number of features that "auto" considers. The default is 100.
     random_state : int, RandomState or None, default=0
-        Seed of the folds and of the starting points of K-means.
+        Seed of the folds and of the K-means starting points.
 
     Attributes
     ----------
     best_params_ : dict
         The parameters that were chosen.
     best_score_ : float
-        Mean score of ``best_params_`` on held-out classes; nan without folds.
+        Mean score of ``best_params_`` on held-out classes. It is NaN if there are no folds.
     best_estimator_ : SemFS
-        The selector refitted on all seen classes. Its fitted attributes are also attributes of
-        this object.
+        The selector that was refitted on all seen classes. Its fitted attributes are also
+        available as attributes of SemFSCV.
     cv_results_ : dict of arrays
-        As in ``GridSearchCV``: params, param_*, split*_test_score, mean_test_score,
-        std_test_score, rank_test_score. Empty without folds.
+        Results as in ``GridSearchCV``, with the keys params, param_*, split*_test_score,
+        mean_test_score, std_test_score and rank_test_score. It is empty if there are no folds.
     curve_ : dict of arrays
         For each number of features ("n_features"), the mean score of the chosen setting
-        ("mean") and the standard error of its difference from the best score ("se"). Without
-        folds, "mean" is the share of the total decrease of J and "se" is 0.
+        ("mean") and the standard error of its difference from the best score ("se"). If there
+        are no folds, "mean" is the share of the total decrease of J, and "se" is 0.
     n_features_ : int
         Number of selected features.
     n_splits_ : int
-        Number of folds. It is 0 with fewer than six seen classes; then the parameters given
-        here are used.
+        Number of folds. If there are fewer than six seen classes, it is 0, and the parameters
+        passed to SemFSCV are used.
 
     Notes
     -----
-    A score is the mean of ACC and NMI of K-means on the held-out classes. In folds, the search
-    considers only the features that decrease J most when they are added first: 384 of them, or
-    5 for each feature to select if that is more.
+    A score is the mean of the accuracy (ACC) and NMI of K-means on the held-out classes. In each fold, the search considers only the features that decrease J most when they are added first. It considers 384 of these features, or 5 per feature to select if that is more.
 
     Examples
     --------
@@ -204,14 +204,15 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
         X : array-like, frame or sparse matrix of shape (n, d)
             Samples, as in `SemFS.fit`.
         y : array-like of shape (n,)
-            Their labels, as in `SemFS.fit`.
+            Class labels, as in `SemFS.fit`.
         sample_weight : array-like of shape (n,), optional
             Sample weights, as in `SemFS.fit`.
         X_unlabeled : array-like or sparse matrix of shape (n_unlabeled, d), optional
-            Unlabeled samples, as in `SemFS.fit`. They are used in the final fit only.
+            Unlabeled samples, as in `SemFS.fit`. They are used only in the final fit.
         batch : array-like of shape (n,) or str, optional
-            Batch of each sample, as in `SemFS.fit`. In a fold, offsets are estimated on the
-            training classes only, and the held-out samples are clustered without a correction.
+            Batch of each sample, as in `SemFS.fit`. In each fold, offsets are estimated from
+            the training classes only, and the held-out samples are clustered without a
+            correction.
         batch_unlabeled : array-like of shape (n_unlabeled,) or str, optional
             Batch of each sample of `X_unlabeled`.
         """

@@ -21,16 +21,18 @@ from semfs.selectors.persistence.writer import Writer
 
 
 def save(selector: BaseEstimator, path: PathLike) -> Path:
-    """Write a selector, fitted or not, to one file, atomically.
+    """Save a fitted or unfitted selector to a single file.
 
     Parameters
     ----------
     selector : SemFS, SemFSCV or a selector of `semfs.baselines`
-        Parameters, fitted attributes and the sums of `partial_fit` are saved. Arrays on another
-        device are loaded as numpy arrays. Callbacks and samples are not saved, except the
-        selected features of at most 20 samples of each class (``calibration_sample_``).
+        The selector. Its parameters, fitted attributes and the sums of `partial_fit` are saved.
+        Arrays on another device are later loaded as NumPy arrays. Callbacks and samples are not
+        saved, except for the selected features of at most 20 samples of each class
+        (``calibration_sample_``).
     path : path-like
-        The file to write. It is an ordinary ``.npz`` file, whatever the ending of its name.
+        The file to write, which is replaced atomically. It is an ordinary ``.npz`` file,
+        regardless of its extension.
 
     Examples
     --------
@@ -57,13 +59,13 @@ def save(selector: BaseEstimator, path: PathLike) -> Path:
 
 
 def load(path: PathLike) -> Any:
-    """Load a selector that `save` wrote. Nothing in the file is executed.
+    """Load a selector that was saved with `save`.
 
     Parameters
     ----------
     path : path-like
-        The file. It may be from this version, an earlier one, or a later one of the same
-        format.
+        The file, which may be written by this version, an earlier version, or a later version
+        with the same file format. Nothing in the file is executed.
 
     Examples
     --------
