@@ -213,8 +213,8 @@ def annotate(
     ----------
     adata : AnnData or view
         Cells to annotate. If this is a `view`, the results are written to the object that the
-        view was made from. The settings of the view then replace ``layer``, ``use_raw``,
-        ``gene_symbols`` and ``normalize``.
+        view was made from. Do not set ``layer``, ``use_raw``, ``gene_symbols`` or ``normalize``
+        in that case, because the view determines them.
     selector : SemFS or SemFSCV
         Selector that was fitted to data with gene names.
     table : DataFrame, mapping or path, optional

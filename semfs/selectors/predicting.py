@@ -297,8 +297,8 @@ class PredictingSelector(RankingSelector):
         class_table : like `attributes`, optional
             Classes, as in `predict`.
         n : int, default=2
-            Number of classes to return. It must not exceed the number of classes to decide
-            among.
+            Number of classes to return. If there are fewer classes to decide among, all of them
+            are returned.
         rows : array of bool of shape (n_samples,), optional
             Mask of the samples to predict. Samples outside the mask do not influence the result
             and are not part of it. By default, all samples are predicted.

@@ -63,7 +63,7 @@ AS_PUBLISHED: dict[str, Any] = {
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SemFS(CallbackSupportMixin, LinearSelector):
-    """Select the features that separate classes nobody has labeled yet.
+    """Select the features that separate classes that nobody has labeled yet.
 
     SemFS uses labeled samples of *seen* classes to select features that predict the
     *attributes* (descriptions) of a class. An unseen class is a new combination of the same
@@ -72,148 +72,153 @@ class SemFS(CallbackSupportMixin, LinearSelector):
 
         J(W, s) = ‖Y_s − X S W‖² + alpha ‖Y_s − X̄ S W‖² + gamma ‖W‖²,   S = diag(s)
 
-    where s (d,) is the selection, W (d, m) are the coefficients, Y_s (n, m) are the attributes
-    of each sample's class, and X̄ (n, d) is X with each sample replaced by the mean of its
-    class. J depends on the data only through G = X'X + alpha X̄'X̄ (d, d) and the products of X
-    and X̄ with Y_s. Labels as further targets (`label_weight`), descriptions of unseen classes
-    and clusters of unlabeled samples add terms of the same form; J means the sum of all. After
-    `fit`, `predict` assigns samples to seen or unseen classes by the class means.
+    where s (d,) is the selection, W (d, m) holds the coefficients, Y_s (n, m) holds the
+    attributes of each sample's class, and X̄ (n, d) is X with each sample replaced by the mean
+    of its class. J depends on the data only through G = X'X + alpha X̄'X̄ (d, d) and the
+    products of X and X̄ with Y_s. Labels as further targets (``label_weight``), descriptions of
+    unseen classes and clusters of unlabeled samples add terms of the same form. Below, J is the
+    sum of all these terms. After `fit`, `predict` assigns samples to seen or unseen classes by
+    the class means.
 
-    In the shapes below, n is the number of samples, d the number of features, k of selected
-    features, m of attributes, C of seen classes and B of batches.
+    In the shapes below, n, d, k, m, C and B are the numbers of samples, features, selected
+    features, attributes, seen classes and batches.
 
     Parameters
     ----------
     n_features_to_select : int, float or None, default=50
-        Number of features to select. A value below 1 is a share of all features (at least one
-        is selected). If the number is larger than the number of features, all are selected and
-        a warning is issued. With `groups`, it is the number of groups. None selects as many
-        features as the `budget` allows.
+        Number of features to select. A value below 1 is the share of all features to select (at
+        least one feature is selected). If the number exceeds the number of features, all
+        features are selected and a warning is issued. If ``groups`` are given, it is the number
+        of groups. None selects as many features as the ``budget`` allows.
     attributes : DataFrame, mapping, array of shape (L, m) or None, default=None
-        Class descriptions: a pandas frame indexed by class label (or a polars frame whose first
-        column holds the labels), a mapping from label to vector, or an array whose row r
-        belongs to the integer label r. If None, the class labels themselves are the targets,
-        one indicator per class.
+        Class descriptions. A pandas frame must be indexed by class label, and a polars frame
+        must hold the labels in its first column. A mapping assigns a vector to each label. Row
+        r of an array describes the class with the integer label r. If None, the targets are the
+        class labels themselves, as one indicator per class.
     alpha : float, default=1.0
-        Weight of the second term of J, the paper's center-characteristic loss. Its effect is to
-        divide the scatter within classes by 1 + alpha, relative to the scatter between classes.
-        0 leaves the term out (the paper's SemFS/c).
+        Weight of the second term of J, the paper's center-characteristic loss. It has the
+        effect of dividing the scatter within classes by 1 + alpha, relative to the scatter
+        between classes. 0 leaves the term out (the paper's SemFS/c).
     gamma : float, default=2.0
-        Ridge penalty, in units set by `penalty_scale`. Small values favor features that
-        complement each other. Large values favor features that are strong individually.
+        Ridge penalty, in units set by ``penalty_scale``. Small values favor features that
+        complement each other, and large values favor features that are strong individually.
     penalty_scale : {"weighted", "gram", "none"}, default="weighted"
-        The unit of `gamma`. Let g be the diagonal of G. "gram" multiplies `gamma` by the mean
-        of g, and "weighted" by Σg²/Σg, the mean of g weighted by g. With both, the ranking does
-        not depend on the scale of X or on the number of samples. They are equal for
-        standardized features; if variances differ, "weighted" is larger. "none" uses `gamma`
-        unchanged.
+        The unit of ``gamma``. Let g be the diagonal of G. "gram" multiplies ``gamma`` by the
+        mean of g, and "weighted" multiplies it by Σg²/Σg, the mean of g weighted by g. With
+        either option, the ranking does not depend on the scale of X or on the number of
+        samples. The two factors are equal for standardized features. If variances differ,
+        "weighted" gives the larger factor. "none" uses ``gamma`` unchanged.
     fit_intercept : bool, default=True
         Whether to center X and the attributes.
     class_weight : "balanced", mapping or None, default="balanced"
-        Weight of each class. "balanced" gives the same weight to every class, None to every
-        sample. It applies to the class means. In the scatter within classes, all samples have
-        the same weight, apart from ``sample_weight``.
+        Weight of each class. "balanced" gives the same weight to every class, and None gives
+        the same weight to every sample. The weights apply to the class means. In the scatter
+        within classes, all samples have the same weight, apart from ``sample_weight``.
     label_weight : float, default=1.0
-        Weight of the class labels, which are targets beside the attributes. With 1, labels and
+        Weight of the class labels as targets in addition to the attributes. With 1, labels and
         attributes have the same spread. Labels separate seen classes that have the same
-        description. 0 is the paper's method. Without `attributes`, this parameter has no
-        effect.
+        description. 0 corresponds to the paper's method. If no ``attributes`` are given, this
+        parameter has no effect.
     max_correlation : float or None, default=0.95
-        With ``solver="direct"``, a feature is skipped if its correlation with a selected one,
-        over the samples of the seen classes, exceeds this value in absolute terms. Features in
-        `include` are never skipped. If no other features are left, skipped ones are selected
-        after all. With None, no feature is skipped.
+        With ``solver="direct"``, a feature is skipped if the absolute value of its correlation
+        with a selected feature, over the samples of the seen classes, exceeds this value.
+        Features in ``include`` are never skipped. If no other features are left, skipped
+        features are selected after all. With None, no feature is skipped.
     target_attributes : "table", like `attributes`, or None, default="table"
-        Descriptions of unseen classes. "table" takes the rows of `attributes` whose class is
-        not in y. Or pass a table with the same columns. With ``solver="direct"``, kernel ridge
-        regression predicts the means of these classes from their descriptions, and features are
-        also selected to separate these means. The descriptions are not used if there are fewer
-        than 8 seen classes, or if such predictions fail for seen classes that are left out one
-        at a time (``target_r2_`` below 0.02). ``knowledge_`` says whether they were used. None
-        switches this off.
-    n_new_classes : int, "auto" or "table", default="auto"
-        Number of classes expected among unlabeled samples, if `fit` is given some. "auto" takes
-        the smallest number for which the variance within clusters is no larger than in K-means
-        on the seen samples with one cluster per seen class. "table" takes the number of
-        described unseen classes. Use it if you know that the unlabeled samples belong to these
+        Descriptions of unseen classes, as a table with the same columns as ``attributes``.
+        "table" uses the rows of ``attributes`` whose class is not in y. With
+        ``solver="direct"``, kernel ridge regression predicts the means of these classes from
+        their descriptions, and features are also selected to separate these means. The
+        descriptions are not used if there are fewer than 8 seen classes, or if such predictions
+        fail for seen classes that are left out one at a time (``target_r2_`` below 0.02).
+        ``knowledge_`` shows whether they were used. None ignores descriptions of unseen
         classes.
+    n_new_classes : int, "auto" or "table", default="auto"
+        Number of classes expected among the unlabeled samples, if `fit` is given any. "auto"
+        uses the smallest number for which the variance within clusters is no larger than in
+        K-means on the seen samples with one cluster per seen class. "table" uses the number of
+        described unseen classes, which is appropriate if you know that the unlabeled samples
+        belong to these classes.
     include : sequence of int or str, optional
-        Features that are selected before all others. Each entry is an index or text. Text can
-        be a name, a pattern such as ``"re:^MT-"``, the path of a file with one name per line,
-        or several names separated by commas. The label of a group (see `groups`) stands for all
-        features of the group, unless a feature has that name.
+        Features that are selected before all others. Each entry is an index or a string. A
+        string can be a name, a pattern such as ``"re:^MT-"``, the path of a file with one name
+        per line, or several names separated by commas. The label of a group (see ``groups``)
+        stands for all features of the group, unless a feature has that name.
     exclude : sequence of int or str, optional
-        Features that are never selected, named as in `include`.
+        Features that are never selected. Specify them as in ``include``.
     missing_values : {"error", "class-mean"}, default="error"
-        What to do about NaN in X. "error" refuses it. "class-mean" replaces a missing value by
-        the mean of the observed values in its class. Replaced values add no scatter, so the
+        How to handle NaN in X. "error" raises an error. "class-mean" replaces a missing value
+        by the mean of the observed values in its class. Replaced values add no scatter, so the
         scatter of a feature within classes is divided by the share of samples in which the
         feature was observed. Each feature needs an observed value in every class. In unlabeled
         samples, a missing value is replaced by the mean of the feature over these samples.
         "class-mean" needs dense data that fit into memory. In new samples, `predict` and
-        `transform` replace it by the mean of the feature in the fit (``fill_values_``).
+        `transform` replace missing values by the mean of the feature over the training samples
+        (``fill_values_``).
     candidates : sequence of int or str, optional
-        If given, only these features and those in `include` may be selected. Name them as in
-        `include`. The parameters from this one to `capacity` are the rules of a panel. Those
-        from `min_per_class` to `capacity` need ``solver="direct"``.
+        If given, only these features and those in ``include`` can be selected. Specify them as
+        in ``include``. The parameters from ``candidates`` to ``capacity`` are the rules of a
+        panel. The parameters from ``min_per_class`` to ``capacity`` need ``solver="direct"``.
     min_per_class : int, default=0
-        Each class is marked by at least this many selected features. A feature marks a class if
-        two conditions hold: its mean in the class exceeds its mean over the other classes by at
-        least one standard deviation within classes, and no more than one class has a higher
-        mean. The rule also applies to unseen classes with descriptions, whose means are
-        predicted. If too few features mark an unseen class, fewer are accepted.
+        Minimum number of selected features that mark each class. A feature marks a class if its
+        mean in the class exceeds its mean over the other classes by at least one standard
+        deviation within classes, and if at most one class has a higher mean. The rule also
+        applies to unseen classes with descriptions, whose means are predicted. If there are too
+        few features that mark an unseen class, a smaller number is accepted for this class.
     groups : array-like of shape (d,), mapping or Series, optional
         The group label of each feature. The features of a group are selected together, and
-        `n_features_to_select` is the number of groups. A mapping gives the label of each
-        feature name. A feature without a label forms a group of its own. With groups,
-        `max_correlation` is ignored.
+        ``n_features_to_select`` is the number of groups. A mapping assigns a group label to
+        each feature name. A feature without a label forms a group of its own. If groups are
+        given, ``max_correlation`` is ignored.
     costs : array-like of shape (d,), mapping or Series, optional
-        Cost of each feature, 0 or more. Without a ``budget``, costs do not influence the
-        selection, and are only shown. A mapping may give the costs of features by name, and
-        then the cost of a group is their sum. Or it may give the cost of each whole group by
-        its label.
+        Nonnegative cost of each feature. Without a ``budget``, costs do not affect the
+        selection; they are only reported. A mapping can give the cost of each feature by name,
+        and the cost of a group is then the sum over its features. Alternatively, a mapping can
+        give the cost of each whole group by its label.
     budget : float, optional
-        Limit on the sum of the costs of the selected features. With
-        ``n_features_to_select=None``, it decides how many features are selected.
+        Limit on the sum of the costs of the selected features. If
+        ``n_features_to_select=None``, the budget determines how many features are selected.
     min_level, max_level : float, optional
-        Limits for the largest class mean of a feature, as measured (also with `batch`).
-        Features whose largest class mean is outside these limits are not selected. For example,
-        imaging assays cannot measure genes that are expressed too weakly or too strongly.
+        Limits for the largest class mean of a feature. Features whose largest class mean is
+        outside these limits are not selected. The limits apply to the means as measured, even
+        if ``batch`` is given. For example, use them for imaging assays, which cannot measure
+        genes that are expressed too weakly or too strongly.
     capacity : float or mapping from class to float, optional
-        In each class, the means of the selected features, as measured, add up to at most this
-        value. Use it if the signals of all probes share one image.
+        Upper limit, in each class, for the sum of the means of the selected features, as
+        measured. Set it if the signals of all probes share one image.
     verbose : int, default=0
-        If positive, print a line per feature ("direct") or round ("alternating").
+        If positive, print one line per feature ("direct") or per round ("alternating").
     solver : {"direct", "alternating"}, default="direct"
         "direct" solves the paper's 0/1 problem (Eq. 4) by forward selection. Without rules and
         swaps, its ranking is nested: the first j features are the selection of size j.
         "alternating" is the paper's Algorithm 1, kept as a reference.
     max_iter : int, default=20
-        Maximum number of rounds of "alternating".
+        Maximum number of rounds of the "alternating" solver.
     tol : float, default=1e-4
-        "alternating" stops when a round lowers J by less than this fraction. With the settings
-        of `AS_PUBLISHED`, it often stops after round 1, although J has hardly decreased. 0 runs
-        all rounds.
+        The "alternating" solver stops when a round lowers J by less than this fraction. With
+        the settings of `AS_PUBLISHED`, it often stops after the first round, although J has
+        hardly decreased. 0 runs all rounds.
     n_inner : int, default=1
-        Number of projected gradient steps in each round of "alternating".
+        Number of projected gradient steps in each round of the "alternating" solver.
     step : {"lipschitz", "exact"} or float, default="lipschitz"
-        Step length of "alternating". "lipschitz" takes 1/λ_max of the Hessian, and "exact" the
-        minimizer along the gradient. A number is a fixed length, which is halved as long as J
-        would increase.
+        Step length of the "alternating" solver. "lipschitz" uses 1/λ_max of the Hessian, and
+        "exact" uses the minimizer along the gradient. A number is a fixed length, which is
+        halved as long as J would increase.
     s_init : array-like of shape (d,), optional
-        Starting point s of "alternating". By default all ones.
+        Starting point s of the "alternating" solver. By default, all entries are 1.
     n_swaps : int, default=0
-        How many exchanges of a selected feature for another one are tried after "direct".
-        Those that lower J are kept.
+        Number of exchanges of a selected feature for another feature that are tried after the
+        "direct" solver. Exchanges that lower J are kept.
 
     Attributes
     ----------
     scores_ : ndarray of shape (d,)
-        Importance of each feature; larger is better. For "alternating" it is s. For "direct" it
-        is the decrease of J when the feature was added. For features that were not selected, it
-        is the decrease of J if they were added next. Constant and excluded features have
-        ``-inf``. A feature is constant if it varies neither in the samples of the seen
-        classes nor in the clusters of unlabeled samples.
+        Importance of each feature; larger is better. With "alternating", it is s. With
+        "direct", the score of a selected feature is the decrease of J when the feature was
+        added. The score of any other feature is the decrease of J if it were added next.
+        Constant and excluded features have the score ``-inf``. A feature is constant if it
+        varies neither in the samples of the seen classes nor in the clusters of unlabeled
+        samples.
     order_ : ndarray of shape (d,)
         Feature indices, best first. Constant features come after all others, and excluded
         features come last.
@@ -222,16 +227,17 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     support_ : ndarray of shape (d,)
         Whether a feature is selected.
     rules_ : list of str
-        For each rule of the panel (`include`, `exclude`, and `candidates` to `capacity`), a
-        sentence that says what it ruled out or required, and how much lower J would be without
-        it.
+        One sentence for each rule of the panel (``include``, ``exclude``, and ``candidates`` to
+        ``capacity``). It states what the rule excluded or required, and how much lower J would
+        be without the rule.
     coverage_ : pandas.Series
-        Number of selected features that mark each class, as `min_per_class` counts them.
+        Number of selected features that mark each class, as defined for ``min_per_class``.
     marks_ : ndarray of shape (C, k)
-        Whether each selected feature (column) marks each class (row). If `min_per_class` or
-        `capacity` is set, rows of unseen classes follow those of the seen classes.
+        Whether each selected feature (column) marks each class (row). If ``min_per_class`` or
+        ``capacity`` is set, rows of unseen classes follow the rows of the seen classes.
     selection_ : ndarray of shape (d,)
-        The vector s of the paper: 0 or 1 for "direct", non-negative for "alternating".
+        The vector s of the paper. Its entries are 0 or 1 for "direct", and nonnegative for
+        "alternating".
     coef_ : ndarray of shape (d, m)
         The coefficients W, one column for each attribute of the given table. Features that
         "direct" did not select have rows of zeros.
@@ -246,10 +252,10 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     class_table_ : AttributeTable
         Descriptions of the seen classes.
     class_means_ : ndarray of shape (C, k)
-        Class means of the selected features, without the offsets of batches.
+        Class means of the selected features, after the offsets of batches are removed.
     measured_means_ : ndarray of shape (C, k)
-        The same means as they were measured, with the offsets of batches. They are equal to
-        ``class_means_`` if there were no batches.
+        Class means of the selected features as measured, with the offsets of batches. If there
+        were no batches, they are equal to ``class_means_``.
     within_ : ndarray of shape (k, k)
         Covariance of the selected features within classes. For a feature that is constant in
         the seen classes, it is the variance within the clusters of unlabeled samples, if it
@@ -257,57 +263,62 @@ class SemFS(CallbackSupportMixin, LinearSelector):
     knowledge_ : dict from str to str
         For each source of information, whether it was used, and if not, why. Sources are the
         seen classes, descriptions of unseen classes, and unlabeled samples. Further entries
-        name seen classes that have the same description, and near copies that were skipped.
+        list seen classes that have the same description, and near copies that were skipped.
     unused_ : list of str
         The sources in ``knowledge_`` that were not used.
     skipped_ : dict from int to int
-        Maps each feature that was skipped as a near copy to the selected feature that it
-        copies.
+        For each feature that was skipped as a near copy, the selected feature that it
+        duplicates.
     new_table_ : AttributeTable or None
-        Descriptions of the unseen classes, None if there are none.
+        Descriptions of the unseen classes, or None if there are none.
     target_r2_ : float
         Share of the spread of class means that is predicted from descriptions when seen classes
-        are left out one at a time; at most 1. It is nan without descriptions of unseen classes.
+        are left out one at a time. It is at most 1. If there are no descriptions of unseen
+        classes, it is NaN.
     n_new_classes_ : int
         Number of clusters of unlabeled samples.
     unlabeled_labels_ : ndarray of shape (n_unlabeled,)
-        Cluster of each unlabeled sample. Unlabeled samples of X come first, in their order and
-        without those of weight 0; those of ``X_unlabeled`` follow. Empty for Dask arrays.
+        Cluster of each unlabeled sample. Unlabeled samples in X come first, in their original
+        order and without samples of weight 0. Samples in ``X_unlabeled`` follow. For Dask
+        arrays, it is empty.
     preprocessing_ : dict
-        What was done to the data before the fit: the ``layer`` of AnnData, ``normalize`` of
-        `semfs.rows.open_blocks` and the ``scale`` of features. It is applied to files and
-        AnnData objects that are passed to `predict` and `transform` later.
+        How the data were prepared before the fit: the ``layer`` of AnnData, ``normalize`` of
+        `semfs.rows.open_blocks` and the ``scale`` of features. The same steps are applied to
+        files and AnnData objects that are later passed to `predict` and `transform`.
     bias_ : float
         The amount by which the scores of seen classes are lowered when seen and unseen classes
-        compete. It is computed when it is first needed. Seen classes are treated as unseen in
-        turn, and the bias with the largest harmonic mean of both accuracies is used.
+        compete. It is computed when it is first needed. Each third of the seen classes in turn
+        is treated as unseen, and the bias with the largest harmonic mean of the accuracies on
+        seen and unseen classes is used.
     calibration_sample_ : dict
         The selected features of at most 20 samples of each seen class, on which predictions are
-        calibrated. Samples in files are read once more for it. It is empty if there are only
-        sums, as in `fit_moments`, for Dask data, iterables of blocks and more than 2 GiB of
-        samples. Predictions are then calibrated on samples drawn from a normal distribution for
-        each class, and `unknown_rate` is less exact.
+        calibrated. To obtain them, files are read once more. The dict is empty after
+        `fit_moments`, and for Dask data, iterables of blocks and more than 2 GiB of samples.
+        Predictions are then calibrated on samples drawn from a normal distribution for each
+        class, and ``unknown_rate`` is less exact.
     batches_ : ndarray of shape (B,)
-        Batches whose offsets were removed. Empty if there were no batches, or only one.
+        Batches whose offsets were removed. It is empty if there was at most one batch.
     batch_offsets_ : ndarray of shape (B, k)
         Offset of each batch in each selected feature.
     fill_values_ : ndarray of shape (k,)
-        What replaces missing values of the selected features in new samples. Empty if the fit
-        did not fill missing values; then they are an error.
+        Values that replace missing values of the selected features in new samples. If the fit
+        did not fill missing values, it is empty, and missing values in new samples raise an
+        error.
     n_features_in_ : int
         Number of features d.
     feature_names_in_ : ndarray of shape (d,)
-        Names of the features, if X has names.
+        Names of the features. It is defined only if X has feature names.
     attribute_names_in_ : ndarray of shape (m,)
         Names of the attributes.
 
     Notes
     -----
-    Only class counts, class means and the scatter matrix are needed (see `Moments`), so
-    `partial_fit` and `fit_moments` give the same answer as `fit`. If X is in memory, "direct"
+    SemFS needs only class counts, class means and the scatter matrix (see `Moments`), so
+    `partial_fit` and `fit_moments` give the same result as `fit`. If X is in memory, "direct"
     never forms the d × d matrix, and sparse X stays sparse. With
-    ``sklearn.set_config(array_api_dispatch=True)``, torch and CuPy arrays are summed up on
-    their device. The solver runs on the host, and results are copied back to the device.
+    ``sklearn.set_config(array_api_dispatch=True)``, sums over PyTorch and CuPy arrays are
+    computed on their device. The solver runs on the host, and results are copied back to the
+    device.
 
     Values of X and of the attributes may be as large as 1e100 and as small as 1e-100. float32
     data above 1e15 or below 1e-15 are converted to float64.
@@ -363,34 +374,36 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         Parameters
         ----------
         X : array-like, frame or sparse matrix of shape (n, d)
-            Samples of the seen classes. AnnData, a memmap, the path of a file, and an iterable
-            of (X, y) blocks are read in blocks (see `semfs.rows.open_blocks`). Dask arrays and
-            frames are summed up where they are stored. Columns of a frame that hold no numbers
-            are ignored, with a warning.
+            Samples of the seen classes. AnnData, memory-mapped arrays, files (given by their
+            path) and iterables of (X, y) blocks are read in blocks (see
+            `semfs.rows.open_blocks`). Sums over Dask arrays and frames are computed where the
+            data are stored. Nonnumeric columns of a frame are ignored, with a warning.
         y : array-like of shape (n,)
-            Class labels, all of one hashable type, or the name of the column that holds them.
-            Omit it for (X, y) blocks. None, NaN, NA and -1 mark unlabeled samples, except that
-            -1 is a class if `attributes` describes it.
+            Class labels, which must all have the same hashable type, or the name of the column
+            that holds them. Omit y if X is an iterable of (X, y) blocks. None, NaN, NA and -1
+            mark unlabeled samples, but -1 is a class if ``attributes`` describes it.
         sample_weight : array-like of shape (n,), optional
-            Sample weights. Samples of weight 0 are ignored, whether they are labeled or not.
+            Sample weights. Labeled and unlabeled samples of weight 0 are ignored.
         X_unlabeled : array-like or sparse matrix of shape (n_unlabeled, d), optional
-            More unlabeled samples, in any form that X may have. If both have feature names and
-            the samples fit into memory, features are matched by name. If features are missing
-            from X_unlabeled, a warning names them, and only the labeled samples decide about
-            them. If the samples do not fit into memory, a random part of them is clustered, and
-            all others are assigned to these clusters.
+            Additional unlabeled samples, in any form that is accepted for X. If X and
+            X_unlabeled have feature names and the samples fit into memory, features are matched
+            by name. If features are missing from X_unlabeled, a warning lists them, and only
+            the labeled samples determine whether they are selected. If the samples do not fit
+            into memory, a random part of them is clustered, and all others are assigned to
+            these clusters.
         batch : array-like of shape (n,) or str, optional
             Batch of each sample, such as its donor, plate or site, or the name of the column
-            that holds it. Each batch may shift each feature by an offset, and SemFS removes
-            these offsets. For labeled samples they are estimated by the additive model class +
-            batch, and for unlabeled samples they are the means of the batches. X itself is not
-            changed.
+            that holds the batches. Each batch can shift each feature by an offset, and SemFS
+            removes these offsets. For labeled samples, the offsets are estimated by the
+            additive model class + batch. For unlabeled samples, they are the means of the
+            batches. X itself is not changed.
         batch_unlabeled : array-like of shape (n_unlabeled,) or str, optional
-            Batch of each sample of `X_unlabeled`. Needed if `batch` is given.
+            Batch of each sample in ``X_unlabeled``. It is required if ``batch`` and
+            ``X_unlabeled`` are given.
 
         Examples
         --------
-        A column that is high in the samples of one donor only:
+        In this example, one feature has high values only in the samples of one donor:
 
         >>> import numpy as np
         >>> rng = np.random.default_rng(0)
@@ -451,21 +464,21 @@ class SemFS(CallbackSupportMixin, LinearSelector):
         sample_weight: ArrayLike | None = None,
         batch: LabelsLike | str | None = None,
     ) -> Self:
-        """Add samples to those of earlier calls and select features on all of them.
+        """Add samples to those of earlier calls and select features on all samples.
 
-        Further classes may appear in any call. Until there are samples of two classes, no
-        features are selected. `fit` discards what earlier calls of `partial_fit` collected.
+        New classes can appear in any call. No features are selected until there are samples of
+        two classes. `fit` discards the samples of earlier calls of `partial_fit`.
 
         Parameters
         ----------
         X : array-like, frame or sparse matrix of shape (n, d)
             Samples, as in `fit`.
         y : array-like of shape (n,)
-            Their labels, as in `fit`; every sample needs one.
+            Class labels, as in `fit`. Every sample needs a label.
         sample_weight : array-like of shape (n,), optional
             Sample weights.
         batch : array-like of shape (n,) or str, optional
-            Batches of the samples, as in `fit`. Give them in every call or in none.
+            Batches of the samples, as in `fit`. Give batches in every call or in none.
         """
         collected: Moments | None = getattr(self, "moments_", None)
         with self._all_or_nothing():

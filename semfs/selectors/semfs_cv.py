@@ -161,7 +161,9 @@ class SemFSCV(CallbackSupportMixin, LinearSelector):
 
     Notes
     -----
-    A score is the mean of the accuracy (ACC) and NMI of K-means on the held-out classes. In each fold, the search considers only the features that decrease J most when they are added first. It considers 384 of these features, or 5 per feature to select if that is more.
+    A score is the mean of the accuracy (ACC) and NMI of K-means on the held-out classes. In
+    each fold, the search considers only the features that decrease J most when they are added
+    first. It considers 384 of these features, or 5 per feature to select if that is more.
 
     Examples
     --------
