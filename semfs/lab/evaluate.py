@@ -104,44 +104,47 @@ def evaluate(
     Parameters
     ----------
     data : ZeroShotDataset or str
-        A data set, or a name or file for `semfs.lab.data.open_data`. Its ``unseen`` classes are
-        clustered. If it names none, or if ``n_splits`` is given, random classes are.
+        A data set, or a name or file for `semfs.lab.data.open_data`. The ``unseen`` classes of
+        the data set are clustered. If it names no unseen classes, or if ``n_splits`` is given,
+        random classes are treated as unseen.
     methods : sequence of str or selectors
-        Names of `semfs.lab.methods.METHODS`, ``module:Selector``, or scikit-learn selectors.
-        A selector is labeled by its class and the parameters that are not the defaults. If
-        one of them uses unlabeled samples ("semfs-unlabeled"), it gets half of the samples of
-        each unseen class, and for all methods only the other half is clustered.
+        Names in `semfs.lab.methods.METHODS`, names of the form ``module:Selector``, or
+        scikit-learn selectors. A selector is labeled by its class and its non-default
+        parameters. If one of the methods uses unlabeled samples ("semfs-unlabeled"), it gets
+        half of the samples of each unseen class. For all methods, only the other half is then
+        clustered.
     n_splits : int, optional
-        Number of random class splits, even if the data set names unseen classes.
+        Number of random class splits. They are used even if the data set names unseen classes.
     n_unseen : int, optional
-        Number of unseen classes of a random split. By default as many as the data set names,
-        or 30 % of the classes.
+        Number of unseen classes in a random split. By default, it is the number of unseen
+        classes that the data set names, or 30 % of the classes if it names none.
     splits : sequence of sequences of class labels, optional
-        Your own class splits, each a list of unseen classes. Do not evaluate them one by one:
-        a report takes intervals over splits from the rows of one call.
+        Your own class splits, each as a list of unseen classes. Evaluate all splits in one
+        call, because a report computes intervals over splits from the rows of a single call.
     ks, n_repeats : sequence of int, int
-        Numbers of features to evaluate, and number of K-means runs per score.
+        Numbers of features to evaluate, and the number of K-means runs per score.
     n_jobs, verbose
         See `semfs.lab.run`.
     details : bool, default=False
-        Whether ``summary.details`` shows which classes are recognized, and how scores decrease
-        when features fail (`semfs.lab.details`).
+        Whether ``summary.details`` shows which classes are recognized and how scores decrease
+        if features fail (see `semfs.lab.details`).
     metrics : sequence of str
-        Further measures as ``module:function``, see `semfs.lab.measures`.
+        Further measures, each given as ``module:function`` (see `semfs.lab.measures`).
     run_folder : path, optional
-        Directory in which finished jobs are stored. If a run was stopped, the same call
-        continues it. By default, results are only returned.
+        Directory in which finished jobs are stored. If a run was interrupted, repeating the
+        call continues it. By default, results are returned but not stored.
     groups : mapping of str to str
-        The group of each feature. In the details, whole groups fail. Scores are
-        still shown by number of features.
+        The group of each feature. In the details, all features of a group fail together. Scores
+        are still shown by number of features.
     rules : mapping
-        ``include`` and ``min_per_class`` of `semfs.SemFS`. They hold for methods that are SemFS
-        with the direct solver. Other methods know no rules.
+        The rules ``include`` and ``min_per_class`` of `semfs.SemFS`. They apply only to methods
+        that are SemFS with the direct solver, because other methods do not support rules.
 
     Returns
     -------
     rows : list of dict
-        One per split, method and k (see `semfs.lab.Store.rows`), for `write_report`.
+        Results for `write_report`, with one row per split, method and k (see
+        `semfs.lab.Store.rows`).
     summary : Summary
         Failures and notes. ``info`` holds the facts that `write_report` shows.
 

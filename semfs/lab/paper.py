@@ -37,31 +37,35 @@ FULL_REPEATS = 20
 
 @dataclass(frozen=True)
 class Study:
-    """Which experiments of the paper to run, on which data, and with which methods.
+    """Choice of the paper's experiments to run, with their data and methods.
 
     Parameters
     ----------
     experiments : sequence of str or Experiment
-        Names of `EXPERIMENTS`, "all", or changed copies of these experiments.
+        Names in `EXPERIMENTS`, "all", or modified copies of these experiments.
     data : path, optional
-        Folder of data sets: ``.npz`` files with the arrays X (samples × features), y (number
-        of the class of each sample, from 0) and A (classes × attributes), or folders in the
-        format of the xlsa17 benchmark. By default the bundled sample.
+        Folder of data sets. A data set is an ``.npz`` file with the arrays X (samples ×
+        features), y (0-based class id of each sample) and A (classes × attributes), or a folder
+        in the format of the xlsa17 benchmark. By default, the bundled sample is used.
     datasets, methods : sequence of str, optional
-        Restrict the run to data sets whose names start with one of these, and to these methods.
+        Beginnings of the names of data sets, and names of methods, to which the run is
+        restricted.
     splits : int, optional
         Number of class splits per data set. If a data set names its unseen classes, this split
-        is the first, and the others are random. CIFAR10 has pairs of seen classes. By default
-        the split that is named, all 45 pairs, or 5 random splits are used.
+        is the first, and all others are random. The splits of CIFAR10 are pairs of seen
+        classes. By default, the split named by the data set is used, or all 45 pairs for
+        CIFAR10, or 5 random splits for other data sets.
     fast : bool, default=False
-        Whether to use fewer k, K-means runs, grid points and splits.
+        Whether to use fewer values of k, K-means runs, grid points and splits.
     defaults_only : bool, default=False
         Whether to leave out the points of the paper's grids.
     seed : int, default=0
+        Seed of all random draws.
     ks : tuple of int, optional
-        Numbers of selected features. By default those of the paper, fewer if ``fast``.
+        Numbers of selected features. By default, the values of the paper are used, or fewer
+        values if ``fast`` is true.
     metrics : sequence of str, optional
-        Further measures as ``module:function``, see `semfs.lab.measures`.
+        Further measures, each given as ``module:function`` (see `semfs.lab.measures`).
     """
 
     experiments: Sequence[str | Experiment]
@@ -90,7 +94,7 @@ class Study:
 
 
 def find_experiments(names: Iterable[str | Experiment]) -> list[Experiment]:
-    """Return the experiments by name; "all" is all of them. Experiments stay as they are."""
+    """Return the experiments with the given names; "all" stands for all experiments."""
     found: dict[str, Experiment] = {}
     for name in names:
         if isinstance(name, Experiment):
@@ -119,6 +123,7 @@ def reproduce(
     Parameters
     ----------
     study : Study
+        The experiments to run, with their data and methods.
     run_folder : path
         Directory of the run. Results are stored in its ``results.sqlite``.
     n_jobs, verbose
@@ -126,8 +131,8 @@ def reproduce(
     command : str, optional
         The command to show in the report.
     is_known : callable, optional
-        A function of a job. Jobs for which it returns true are skipped, because their results
-        are already known.
+        Function of a job. Jobs for which it returns true are skipped because their results are
+        already known.
     """
     if Path(run_folder).is_file():
         raise ValueError(f"{run_folder} is a file, but a folder for the results was expected.")

@@ -59,21 +59,23 @@ Outcomes: TypeAlias = Generator[Outcome, None, None]
 
 @dataclass
 class Summary:
-    """What a run did.
+    """Summary of a run.
 
     Parameters
     ----------
     n_total, n_before, n_computed : int
-        Number of jobs: in all, finished before this run, computed by this run.
+        Total number of jobs, number of jobs finished before this run, and number of jobs
+        computed by this run.
     failures : list of (Job, str)
         Failed jobs with their errors.
     notes : list of str
         Remarks for the user.
     seconds : float
+        Duration of the run.
     info : dict
-        Facts for `semfs.lab.report.write_report`.
-    details : list
-        Of `semfs.lab.details.Details`, if they were asked for.
+        Facts about the run for `semfs.lab.report.write_report`.
+    details : list of Details
+        The results of `semfs.lab.details`, if they were requested.
     """
 
     n_total: int = 0
@@ -105,20 +107,22 @@ def run(
     n_jobs: int | None = None,
     verbose: bool = False,
 ) -> Summary:
-    """Compute the jobs that the store does not have yet, and commit each as it is done.
+    """Compute the jobs that are not in the store, and commit each job when it is done.
 
     Parameters
     ----------
     jobs : iterable of Job
+        The jobs of the run. Repeated jobs are computed once.
     store : Store
+        The store of finished jobs, to which the results are added.
     function : callable
-        Computes one job. It runs in worker processes, each with one BLAS thread, so that
-        results do not depend on ``n_jobs``.
+        Function that computes one job. It runs in worker processes with one BLAS thread each,
+        so results do not depend on ``n_jobs``.
     n_jobs : int, optional
-        Number of worker processes; by default one per core. With 1 and a store in memory,
-        jobs are computed in this process.
+        Number of worker processes. The default is one per core. If it is 1 and the store is in
+        memory, jobs are computed in the current process.
     verbose : bool, default=False
-        Show progress and the time left.
+        Whether to show progress and the remaining time.
     """
     if n_jobs is not None:
         check_integer("n_jobs", n_jobs, 1)
@@ -147,7 +151,7 @@ def run(
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that results depend on."""
+    """Return the package versions on which results depend."""
     import semfs
 
     return {

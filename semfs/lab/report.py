@@ -89,16 +89,16 @@ def write_report(
     info: Mapping[str, Any] | None = None,
     sections: Iterable[Section] = (),
 ) -> Path:
-    """Write one self-contained page to ``path`` atomically, and return the path.
+    """Write a self-contained page of results atomically and return its path.
 
     Parameters
     ----------
     rows, failures : sequence of dict
-        Rows of results from `evaluate` or `Store.rows`, one per finished job and k; and
+        Rows of results from `evaluate` or `Store.rows` (one per finished job and k), and
         failures from `Store.failures`.
     info : mapping, optional
-        Facts from `Store.info`: command, versions, datasets, protocol, notes, … Each may be
-        missing.
+        Facts from `Store.info`, such as command, versions, datasets, protocol and notes. All of
+        them are optional.
     sections : iterable of Section
         Further sections of the page.
 
@@ -135,19 +135,19 @@ def _check_distinct_rows(rows: Iterable[Row]) -> None:
 
 
 def write_csv(rows: Iterable[Row], path: PathLike) -> Path:
-    """Write rows as CSV in the given order, atomically, and return the path."""
+    """Write rows as CSV in the given order and return the path."""
     check_csv_ending(path)
     return write_text(_as_csv(rows), path)
 
 
 def check_csv_ending(path: PathLike) -> None:
-    """Raise unless the ending of a path is that of a CSV file."""
+    """Raise an error if a path does not end in ``.csv``."""
     if Path(path).suffix.lower() != ".csv":
         raise ValueError(f"{path}: rows are written as CSV, so the file name must end in .csv.")
 
 
 def write_text(text: str, path: PathLike) -> Path:
-    """Write text to ``path`` atomically, and return the path."""
+    """Write text to ``path`` atomically and return the path."""
     # Lone surrogates in names cannot be encoded; "replace" writes a question mark.
     with atomic_write(path) as temporary:
         temporary.write_bytes(text.encode("utf-8", "replace"))
@@ -160,10 +160,10 @@ def render(
     info: Mapping[str, Any],
     sections: Iterable[Section] = (),
 ) -> str:
-    """Return the HTML of the page of `write_report`, which needs no network.
+    """Return the HTML of the page that `write_report` writes.
 
-    All text is untrusted: the template and the script escape it, and a content security
-    policy lets only our own two scripts run.
+    The page needs no network. All text is untrusted. The template and the script escape it, and
+    a content security policy allows only the two scripts of semfs to run.
     """
     parts = sections_of_page(rows, info, sections)
     names = dict.fromkeys(data_title(str(row["dataset"])) for row in rows)
@@ -183,7 +183,7 @@ def sections_of_page(
     info: Mapping[str, Any],
     sections: Iterable[Section] = (),
 ) -> list[Section]:
-    """Return the sections of a page in their order: the summary, figures, tables."""
+    """Return the sections of a page in the order of summary, figures and tables."""
     # Runs of the paper's experiments have a protocol, and are compared with its findings.
     is_of_paper = "protocol" in info
     first, *others = [*build_sections(rows, findings=is_of_paper), *sections]
@@ -202,16 +202,16 @@ def write_for_print(
     tables: bool = True,
     sections: Iterable[Section] = (),
 ) -> list[Path]:
-    """Write the tables of a page as LaTeX, and its figures as PDF or SVG if asked for.
+    """Write the tables of a page as LaTeX and, if requested, its figures as PDF or SVG.
 
     Parameters
     ----------
     rows, info, sections
-        As for `write_report`.
+        See `write_report`.
     folder : path
-        Where the files are written.
+        Folder to which the files are written.
     figures : {"pdf", "svg"}, optional
-        Format of the figures; without it, none is written.
+        Format of the figures. By default, no figures are written.
     tables : bool, default=True
         Whether to write the tables.
     """
@@ -243,10 +243,10 @@ def render_sections(
     csv_text: str = "",
     csv_name: str = "scores.csv",
 ) -> str:
-    """Return the HTML of a page of sections, in the order given.
+    """Return the HTML of a page of sections in the given order.
 
-    ``csv`` is the file that a button of the page hands out; ``csv_text`` is what the button
-    says, and without it there is no button.
+    ``csv`` holds the file that a button on the page downloads. ``csv_text`` is the label of the
+    button; if it is empty, the page has no button.
     """
     panels = [panel for part in parts for panel in part.panels]
     drawn = [name for panel in panels if panel.kind == "lines" for name in panel.series]
@@ -359,7 +359,7 @@ def _as_csv(rows: Iterable[Row]) -> str:
 
 
 def as_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a table as CSV, with all digits of numbers, and no text that is a formula."""
+    """Return a table as CSV, with all digits of numbers and no text that is a formula."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(columns)

@@ -63,19 +63,20 @@ class DamagedStore(StoreError):
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One fit of one method, identified by everything that decides its numbers.
+    """One fit of one method, identified by everything that determines its results.
 
     Parameters
     ----------
     experiment, dataset, split, method : str
-        Names: of the experiment, the data set, the class split and the method.
+        Names of the experiment, the data set, the class split and the method.
     params : mapping
         Parameters of the method, as JSON values.
     setting : mapping
         Other settings that the experiment varies, for example ``{"ratio": 0.1}``.
     seed : int
+        Seed of all random draws.
     label : str
-        Name of the method in tables and figures; by default ``method``.
+        Name of the method in tables and figures. The default is ``method``.
     """
 
     # The key of a job hashes these fields: renaming one would orphan all stored results.
@@ -91,12 +92,12 @@ class Job:
 
     @cached_property
     def key(self) -> str:
-        """Hash of the identifying values, the name of the job's record in the store."""
+        """Hash of the identifying values, which names the record of the job in the store."""
         return _checksum(_as_json(asdict(self)))
 
     @property
     def columns(self) -> Row:
-        """The job's part of a row, or of a failure."""
+        """The columns of a row or failure that describe the job."""
         return {
             "experiment": self.experiment,
             "dataset": self.dataset,
@@ -110,22 +111,23 @@ class Job:
 
 @dataclass(frozen=True)
 class Result:
-    """What a job gives.
+    """Result of a job.
 
     Parameters
     ----------
     scores : mapping
-        ``scores[k][measure] = (mean, standard deviation)`` for k features; empty if nothing
-        was clustered.
+        Scores for each number of features k, as
+        ``scores[k][measure] = (mean, standard deviation)``. It is empty if nothing was
+        clustered.
     seconds : float
         Time of the fit.
     features : sequence of str
         Names of the selected features, best first.
     extra : mapping
-        Further JSON values. ``features_by_k`` holds the features for each k if those for a
-        smaller k are not the first ones for a larger k; ``recalls`` those of each class by
-        zero-shot prediction, and the ``k`` they belong to; ``sources`` digests of the files
-        of a user's selector.
+        Further JSON values. ``features_by_k`` holds the features for each k if the features for
+        a smaller k are not the first features for a larger k. ``recalls`` holds the recall of
+        each class by zero-shot prediction, and the ``k`` of this prediction. ``sources`` holds
+        digests of the files of a user's selector.
     """
 
     scores: Mapping[int, Mapping[str, tuple[float, float]]]
@@ -135,14 +137,15 @@ class Result:
 
 
 class Store:
-    """Results of a run directory (or of memory, for ``run=None``).
+    """Store of the results of a run, in a run directory or in memory.
 
     Parameters
     ----------
     run : path or None
-        Run directory; the results are in ``run/results.sqlite``.
+        Run directory, in which ``results.sqlite`` holds the results. None keeps them in memory.
     create : bool, default=True
-        Make the directory and the file if they do not exist; otherwise that is an error.
+        Whether to create the directory and the file if they do not exist. If false, a missing
+        file raises an error.
 
     Examples
     --------
@@ -188,10 +191,11 @@ class Store:
 
     @classmethod
     def salvage(cls, run: PathLike, into: PathLike | None = None) -> Self:
-        """Return a store of the intact records of a damaged one, which is left as it is.
+        """Return a new store with the intact records of a damaged store.
 
-        ``into`` is a new run directory, with which the run can be continued, or None for a
-        store in memory. If no record is intact, that is an error and nothing is written.
+        The damaged store is not changed. ``into`` is a new run directory, with which the run
+        can be continued, or None for a store in memory. If no record is intact, an error is
+        raised and nothing is written.
         """
         # Never write into a run that has results.
         if into is not None and (Path(into) / FILE_NAME).exists():
@@ -216,7 +220,7 @@ class Store:
             self._locks.close()
 
     def claim(self, job: Job) -> bool:
-        """Reserve a job for this process until `release`; False if another has claimed it."""
+        """Reserve a job for this process, or return False if another process has claimed it."""
         if self.path is None:
             return True
         # Opened late: a store that is only read leaves no lock file behind.
@@ -225,7 +229,7 @@ class Store:
         return _lock_byte(self._locks, _lock_position(job))
 
     def release(self, job: Job) -> None:
-        """Give back a job that was claimed."""
+        """Release a job that was claimed."""
         if self._locks is not None:
             _unlock_byte(self._locks, _lock_position(job))
 
@@ -249,7 +253,7 @@ class Store:
         self._put(job.key, "done", value)
 
     def fail(self, job: Job, error: str) -> None:
-        """Record why a job failed; the next run tries it again."""
+        """Record why a job failed, so that the next run tries it again."""
         self._put(job.key, "failed", {"cell": asdict(job), "error": error})
 
     def set_info(self, name: str, value: object) -> None:
@@ -271,9 +275,9 @@ class Store:
     def rows(self) -> list[Row]:
         """Return one flat dict per finished job and number of features k, in stable order.
 
-        Keys: experiment, dataset, split, method, label, params (with the setting of the
-        experiment), k, acc, nmi, acc_sd, nmi_sd, seconds, seed, features, extra,
-        semfs_version. A job without clustering scores gives one row whose k is None.
+        The keys are experiment, dataset, split, method, label, params (with the setting of the
+        experiment), k, acc, nmi, acc_sd, nmi_sd, seconds, seed, features, extra and
+        semfs_version. A job without clustering scores gives one row in which k is None.
         """
         rows: list[Row] = []
         for job, value in self._values("done"):
@@ -290,13 +294,13 @@ class Store:
         ]
 
     def failures(self) -> list[Row]:
-        """Return one dict per failed job: its columns and ``error``."""
+        """Return one dict per failed job, with the columns of the job and ``error``."""
         return [
             job.columns | {"error": value["error"]} for job, value in self._values("failed")
         ]
 
     def info(self) -> dict[str, Any]:
-        """Return the facts of the run by name: command, started, datasets, …"""
+        """Return the facts about the run by name, such as command, started and datasets."""
         found = {}
         for name, kind, value, *_ in self._records():
             if kind == "info":
