@@ -259,7 +259,7 @@ class TableReader(Reader):
             if isinstance(name, str):  # a RangeIndex is a description, not a column
                 index_names.add(name)
         others = [c for c in schema if c.name != self.label and c.name not in drop]
-        numbers = [c for c in others if _is_numeric(c.type) and c.name not in index_names]
+        numbers = [c for c in others if self._is_number(c) and c.name not in index_names]
         if not numbers:
             besides = "" if self.label is None else f" besides {self.label!r}"
             raise FileError(f"{self.name} has no column of numbers{besides}.")
@@ -271,7 +271,10 @@ class TableReader(Reader):
         self.flags = {c.name for c in features if types.is_boolean(c.type)}
         is_number = {column.name for column in numbers}
         self.left_out = [c.name for c in others if c.name not in is_number]
-        self.texts = [name for name in self.left_out if name not in index_names]
+        # to a fitted selector, a column without any value is no text but a gap
+        empty = {c.name for c in others if self.only is not None and types.is_null(c.type)}
+        no_texts = index_names | empty
+        self.texts = [name for name in self.left_out if name not in no_texts]
         # an index that pandas stored, or else text in the first column
         indices = [name for name in self.left_out if name in index_names]
         first = schema.field(0)
@@ -284,6 +287,13 @@ class TableReader(Reader):
     def _may_need(self, name: str) -> bool:
         """Return whether a column is a feature, provided that it is numeric."""
         return self.only is None or name in self.only
+
+    def _is_number(self, column: pa.Field) -> bool:
+        """Return whether a column holds numbers, or is wanted and has no value at all."""
+        if self.only is not None and column.name in self.only:
+            types = import_optional("pyarrow").types
+            return _is_numeric(column.type) or types.is_null(column.type)
+        return _is_numeric(column.type)
 
     def _measure(self, schema: pa.Schema) -> None:
         """Set sizes and types. Raise if a file declares more than it can hold."""

@@ -61,6 +61,61 @@ def test_a_feature_without_a_value_in_a_class_is_named(machine, invoke):
     assert "--impute median" in refused
 
 
+WRITERS = {
+    ".csv": lambda frame, path: frame.to_csv(path, index=False),
+    ".tsv": lambda frame, path: frame.to_csv(path, index=False, sep="\t"),
+    ".xlsx": lambda frame, path: frame.to_excel(path, index=False),
+    ".parquet": lambda frame, path: frame.to_parquet(path, index=False),
+}
+
+
+@pytest.fixture
+def reading(machine, invoke):
+    """The selected features, and one sample without one of them and one that is not."""
+    machine.loc[:3, "a"] = np.nan
+    write(machine)
+    invoke(*SELECT, "--impute", "median", "--save", "panel.npz")
+    selected = list(semfs.load("panel.npz").get_feature_names_out())
+    other = next(name for name in "abcde" if name not in selected)
+    one = machine.drop(columns="kind").iloc[[30]].assign(time="noon", note=None)
+    one[[selected[0], other]] = np.nan
+    return selected, one
+
+
+@pytest.mark.parametrize("ending", WRITERS)
+@pytest.mark.parametrize("command", ["predict", "transform"])
+def test_a_column_without_any_value_is_a_gap(command, ending, reading, invoke):
+    selected, one = reading
+    WRITERS[ending](one, f"one{ending}")
+    done = invoke(command, "panel.npz", f"one{ending}", "-o", "out.csv")
+    stderr = " ".join(done.stderr.split())
+    assert "1 missing value of selected features, in 1 sample, filled" in stderr
+    assert "non-numeric columns: 'time'." in stderr
+    if command == "transform":
+        found = pd.read_csv("out.csv")
+        # what the selector does not know is kept as it is
+        assert [*found.columns.drop(selected)] == ["time", "note"]
+        fill = semfs.load("panel.npz").fill_values_
+        np.testing.assert_allclose(found[selected[0]], fill[0])
+        np.testing.assert_allclose(found[selected[1]], one[selected[1]])
+
+
+@pytest.mark.parametrize("ending", [".csv", ".xlsx"])
+def test_without_imputation_a_column_without_any_value_is_refused_as_a_gap(
+    ending, machine, reading, invoke
+):
+    write(machine.dropna())
+    invoke(*SELECT, "--save", "panel.npz")
+    selected = list(semfs.load("panel.npz").get_feature_names_out())
+    one = reading[1].assign(**dict.fromkeys("abcde", 1.0))
+    one[selected[0]] = None
+    WRITERS[ending](one, f"one{ending}")
+    refused = invoke("predict", "panel.npz", f"one{ending}", code=2).stderr
+    assert f"no value in column '{selected[0]}', row 1" in refused
+    invoke("transform", "panel.npz", f"one{ending}", "-o", "out.csv")
+    assert pd.read_csv("out.csv")[selected[0]].isna().all()
+
+
 # ---- infinity and broken numbers ------------------------------------------------------
 
 
