@@ -238,7 +238,7 @@ def make_runner(
     protocol: Protocol,
     user_methods: Mapping[str, Method] | None = None,
 ) -> Runner:
-    """Return a runner, after checking that the data are the same as in earlier jobs of the store."""
+    """Return a runner, after checking that the data are those of earlier jobs in the store."""
     sizes: dict[Place, Size] = {}
     # A continued run may have other data sets than before; keep the facts of both.
     facts = store.info().get("datasets", {})
