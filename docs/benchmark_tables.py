@@ -219,7 +219,7 @@ def growth_sentence(letter: str, grown: dict) -> str:
     if power <= 0:
         return (
             f"{text}. The last step took no longer than the one before it. Other work on the "
-            "machine must have disturbed these times: do not trust the power."
+            "machine must have disturbed these times, so do not trust the power."
         )
     return (
         f"{text}, and as {letter}^{power:.2f} in the last step, where fixed costs count least. "
@@ -241,10 +241,10 @@ def atlas_table(found: dict) -> str:
     """Time and memory of selecting genes in a compressed file, next to reading it."""
     lines = [
         f"The data have {found['genes']:,} genes and {found['types']} types, and "
-        f"{found['k']} genes are selected. The unit is the time of reading the same file once, "
-        "decompressed. Compare the CPU seconds rather than the seconds: SemFS unpacks with two "
-        "threads, but h5py, which reads the HDF5 files (`csr`, `csc`, `10x`) once, with one. "
-        "The last column is the version of semfs that was measured.",
+        f"{found['k']} genes are selected. The unit is the time to read and decompress the "
+        "same file once. Compare the CPU seconds rather than the seconds, because SemFS "
+        "decompresses with two threads, but h5py, which reads the HDF5 files (`csr`, `csc`, "
+        "`10x`) once, with one. The last column is the version of semfs that was measured.",
         "",
     ]
     head = (
@@ -317,7 +317,7 @@ def digits_table(found: dict) -> str:
         "",
         "Each method selects ten pixels of scikit-learn's digits, in each of five folds. The "
         "table shows the mean accuracy of a ridge classifier on these pixels, best first. "
-        "Columns are standardized for the classifier.",
+        "The classifier uses standardized columns.",
         "",
     ]
     chance = next(row["accuracy"] for row in found["rows"] if "spread" in row)
@@ -335,7 +335,7 @@ def distributed_table(found: dict) -> str:
     lines = [
         f"We measured {found['cells']:,} cells × {found['genes']:,} genes in a compressed h5ad "
         f"file, with `LocalCluster`, k = {found['k']} and {found['cores']} cores. The unit is "
-        "the same fit, of the same file or Dask array, in one process.",
+        "the time of the same fit in one process, to the same file or Dask array.",
         "",
     ]
     rows = [
@@ -375,7 +375,7 @@ def expect_prediction(found: dict) -> str:
             f"{words} | {scores[lowest]:.2f} ({lowest}) | {scores[highest]:.2f} ({highest})"
         )
     text = (
-        f"Share of right names on {len(data)} data sets, averaged over the unseen classes. "
+        f"Share of correct names on {len(data)} data sets, averaged over the unseen classes. "
         "Only unseen classes compete."
     )
     head = "predicted | lowest: | highest:"

@@ -157,7 +157,7 @@ def choice_sentence(found: Found) -> str:
         falls.append(max(of_all - of_others))
     return (
         "We also compared SemFS with the rival that is best on *all* splits of a data set. "
-        "This choice is biased in favor of the rival, and makes the leads smaller by at most "
+        "This choice is biased in favor of the rival and makes the leads smaller by at most "
         f"{max(falls):.3f}.\n"
     )
 
@@ -192,11 +192,11 @@ def expect_table(found: Found) -> str:
     head = "SemFS knows | lead over Markers: | lead over the best rival: "
     head += "| clearly ahead of it: | level: | clearly behind:"
     n_sets = len(next(iter(scores.values())))
-    below = f"The last three columns say on how many of the {n_sets} data sets SemFS is ahead "
-    below += "of the best rival, level with it, or behind. *Clearly* means that the 95 % "
+    below = f"The last three columns show on how many of the {n_sets} data sets SemFS is ahead "
+    below += "of the best rival, level with it, or behind it. *Clearly* means that the 95 % "
     below += "interval of the paired differences excludes zero."
     seen = [mean(scores["raw", name])[2] for name in ("SemFS, labels", "SemFS, unlabeled")]
-    cost = "Unlabeled samples have a price: on the *seen* classes, the balanced accuracy of "
+    cost = "Unlabeled samples have a cost: on the *seen* classes, the balanced accuracy of "
     cost += f"nearest neighbors is {seen[0]:.2f} with labels only, and {seen[1]:.2f} with all "
     cost += "unlabeled samples."
     return "\n".join([*table(head, rows), "", below, "", cost, ""])

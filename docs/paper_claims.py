@@ -79,12 +79,12 @@ EFFECTS = {
 }
 SETTINGS_OR_SOLVER = (
     "SemFS at its defaults differs from Algorithm 1 as published in its settings and in its "
-    "solver. These tables vary one at a time. The settings are those of the table of "
-    "`AS_PUBLISHED` in [](method.md#published): centering, the penalty, class weights and "
-    "labels as further targets. Only the direct solver skips near copies of selected "
-    "features. Eq. 4 is the paper's problem with s in {0, 1}. The first table shows ACC, as a "
-    "mean over k and over the splits that all five have. The second one shows differences of "
-    "its columns, paired over the splits, with 95 % intervals."
+    "solver. These tables change only one of the two at a time. The settings are those listed "
+    "for `AS_PUBLISHED` in [](method.md#published): centering, the penalty, class weights and "
+    "labels as additional targets. Only the direct solver skips near copies of selected "
+    "features. Eq. 4 is the paper's problem with s in {0, 1}. The first table shows the mean "
+    "ACC over k and over the splits that all methods of the table share. The second table "
+    "shows differences between its columns, paired over the splits, with 95 % intervals."
 )
 
 #: Letters in a line of Markdown.
@@ -96,7 +96,7 @@ SHARE = f"{100 * HEADLINE_LEAD:.0f} %"
 
 def rules_text() -> str:
     """Return the rules of the verdicts as Markdown."""
-    first = f"{_bold(GENERAL_RULE)} These claims have rules of their own:"
+    first = f"{_bold(GENERAL_RULE)} The following claims have rules of their own:"
     own = [f"- *{name}*: {_bold(rule)}" for name, rule in OWN_RULES.items()]
     bullets = "\n".join(_filled(rule, indent="  ") for rule in own)
     return "\n\n".join([_filled(first), bullets, _filled(INTERVALS), _filled(CONDITIONS)])
@@ -187,8 +187,8 @@ def lead_in_words(scores: Scores, name: str) -> str:
     best, lead = next(iter(leads.items()))
     is_ahead = lead.low is not None and lead.low > 0
     words = {
-        "confirmed": "That is as the paper says.",
-        "refuted": f"That is less than the {SHARE} of the paper.",
+        "confirmed": "This agrees with the paper.",
+        "refuted": f"That is less than the {SHARE} that the paper claims.",
         "undecided": f"Whether the lead is {SHARE} or more is undecided.",
     }[headline_verdict(leads.values())]
     return (
@@ -224,8 +224,8 @@ def take_away(scores: Scores, name: str) -> str:
     sentences = [_sides_of_the_share(by_k), _without_attributes(scores[name])]
     parts = [
         f"## The lead with features of the paper's kind: {name}",
-        "SemFS is compared with the baseline of the paper that is best at each k. Baselines "
-        "are at their defaults.",
+        "At each k, SemFS is compared with the paper's baseline that is best at this k. "
+        "Baselines are at their defaults.",
         "\n".join(table(head, lines)),
         " ".join(filter(None, sentences)),
     ]
@@ -336,8 +336,8 @@ def settings_or_solver_in_words(scores: Scores) -> str:
     changes = "; ".join(f"{title}: {effect}" for title, effect in by_title.items())
     text = (
         "SemFS at its defaults differs from Algorithm 1 as published in its settings and in "
-        "its solver. Each was changed alone, with the other one as in the paper and as in "
-        f"`semfs`. Mean changes of ACC over {counted(len(leads))}: {changes}. [The "
+        "its solver. We changed each of the two alone, with the other one as in the paper or "
+        f"as in `semfs`. Mean changes in ACC over {counted(len(leads))}: {changes}. [The "
         "tables](reproducing-numbers.md#settings-or-solver) show each data set."
     )
     return f"## Settings or solver?\n\n{_filled(text)}"

@@ -127,7 +127,7 @@ def _main_figure(scores: Scores, metric: str) -> Figure | None:
         f"paper-{metric}",
         f"{title} against the number of features",
         "The methods of the paper. Each point is the mean over the class splits that all lines "
-        "of a panel share. Methods with few splits are left out here; the "
+        "in a panel share. Methods with few splits are left out here; the "
         "[tables of scores](reproducing-numbers.md#scores-of-all-methods) include them.",
         alt,
         line_chart(chart),
@@ -191,8 +191,8 @@ def _attributes_figure(rows: Sequence[Row]) -> Figure | None:
     return Figure(
         "paper-attributes",
         "Attributes against labels",
-        "Differences in ACC with 95 % intervals, as means over k. Attributes are the better "
-        "targets right of zero, and labels left of it.",
+        "Differences in ACC with 95 % intervals, as means over k. To the right of zero, "
+        "attributes are the better targets; to the left, labels are.",
         "Interval chart: by how much attributes of the seen classes are better targets than "
         "labels, for each data set and method; zero is no difference.",
         interval_chart(title, "ACC with attributes − ACC with labels", groups),
@@ -242,8 +242,8 @@ def _convergence_figure(rows: Sequence[Row]) -> Figure | None:
     return Figure(
         "paper-convergence",
         "Convergence",
-        "*SemFS as published* takes one step of 1/λ_max in each iteration, which is small; the "
-        "paper does not name its step. *SemFS alternating* is "
+        "*SemFS as published* takes one small step of length 1/λ_max in each iteration; the "
+        "paper does not state its step length. *SemFS alternating* is "
         "the same algorithm with the default settings of `semfs`.",
         f"Line chart: the objective of Algorithm 1 over {len(J)} iterations, a panel for "
         f"{_listed(list(panels))}, a line for each data set.",

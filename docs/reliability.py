@@ -110,7 +110,9 @@ def _errors_sentence(found: dict) -> str:
         large = [f"{name} ({error:.3f})" for name, error in errors.items()]
         named = f"; it exceeds {LARGE_ERROR:.2f} on {', '.join(large)}" if large else ""
         parts.append(f"- {words}: {mean[key]:.3f} on average{named}.")
-    return "\n".join(["The calibration error ECE is not small everywhere:", "", *parts])
+    return "\n".join(
+        ["On some data sets, the expected calibration error (ECE) is large:", "", *parts]
+    )
 
 
 def proposed_table(found: dict) -> str:
@@ -167,13 +169,14 @@ def _bounds_sentences(found: dict) -> str:
     return (
         "What limits these shares, with own terms and 50 genes:\n\n"
         "- **The laboratory.** We aligned the genes of the second file with those of the first "
-        "in three ways: by the *true* labels of its seen types, by standardizing, and by "
+        "in three ways: using the *true* labels of its seen types, by standardizing, and by "
         "matching distributions. This changes the shares of unseen types by "
         f"{min(changes):+.2f} to {max(changes):+.2f} if only these compete, and by "
         f"{min(of_all):+.2f} to {max(of_all):+.2f} if all types compete.\n"
         "- **The bias against seen types.** If all types compete and each cell is predicted "
-        f"alone, every bias that keeps {bias['seen at least']:.2f} of the seen types finds at "
-        f"most {bias['new at most']:.2f} of the unseen ones.\n"
+        f"alone, every bias that names at least {bias['seen at least']:.2f} of the cells of "
+        f"seen types correctly names at most {bias['new at most']:.2f} of those of unseen "
+        "types correctly.\n"
         "- **The descriptions.** If the means of the unseen types were known from half of "
         f"their cells, the same genes would name {bound['new'][0]:.2f} of the other half "
         f"correctly, and {bound['all, new'][0]:.2f} if all types compete. With all genes, it "
@@ -239,7 +242,9 @@ def _frame(left: int, name: str) -> list[str]:
         parts.append(_text(left + tick * SIDE, bottom + 22, f"{tick:g}", "middle"))
         parts.append(_text(left - 8, bottom - tick * SIDE + 5, f"{tick:g}", "end"))
     turn = f' transform="rotate(-90 {left - 40} {TOP + SIDE / 2})"'
-    parts.append(_text(left - 40, TOP + SIDE / 2, "share that is right", "middle", turn))
+    parts.append(
+        _text(left - 40, TOP + SIDE / 2, "share of correct predictions", "middle", turn)
+    )
     return parts
 
 

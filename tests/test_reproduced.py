@@ -44,9 +44,9 @@ def test_the_headline_is_confirmed_refuted_or_undecided(semfs, n_splits, verdict
     assert lead.startswith(f"+{100 * (semfs / 0.5 - 1):.0f} %")
     page = load_module("reproduced")
     answers = {
-        "confirmed": "was reproduced",
-        "refuted": "was reproduced on none",
-        "undecided": "is undecided",
+        "confirmed": "was confirmed on 1 of 1 data set.",
+        "refuted": "was confirmed on 0 of 1 data set and refuted on 1.",
+        "undecided": "was confirmed on 0 of 1 data set.",
     }
     found = {"rows": rows, "command": "c", "date": "d", "versions": {}}
     assert answers[verdict] in page.reproduced(found).splitlines()[0]
@@ -107,7 +107,7 @@ def test_the_first_line_names_the_papers_own_comparison_if_it_was_run():
     assert "tuned" not in page.reproduced(found | {"rows": rows}).splitlines()[0]
     rows += made_rows({"LASSO (oracle)": 0.62})
     first = page.reproduced(found | {"rows": rows}).splitlines()[0]
-    assert "tuned on the test, as in the paper: confirmed on 0 of 1 data set, refut" in first
+    assert "as in the paper, it was confirmed on 0 of 1 data set and refuted on 1." in first
 
 
 def test_the_first_line_says_how_large_the_lead_is_on_features_of_the_papers_kind(claims):
@@ -116,7 +116,7 @@ def test_the_first_line_says_how_large_the_lead_is_on_features_of_the_papers_kin
     rows += [row | {"k": 5, "acc": 2 * row["acc"]} for row in rows]
     text = claims.lead_in_words(measured.scores_of(rows), name)
     assert text.startswith(f"On {name}")
-    for words in ("ahead of LASSO", "+22 % (", "on 10 class splits.", "as the paper says"):
+    for words in ("ahead of LASSO", "+22 % (", "on 10 class splits.", "agrees with the paper"):
         assert words in text
     assert claims.leads_with_few_and_many(measured.scores_of(rows), name) == (
         "The lead is +22 % (+22 to +22) at k = 5."

@@ -2,7 +2,7 @@
 End to end: a lung gene panel from the Cell Ontology
 ====================================================
 
-We have labeled cells of some types, and only the *names* of other types. The Cell Ontology describes all of
+We have labeled cells of some types but only the *names* of other types. The Cell Ontology describes all of
 them. Genes that predict these descriptions also separate the types that nobody has labeled.
 """
 

@@ -3,8 +3,7 @@ A gene panel for cell types nobody has labeled
 ===============================================
 
 A panel of a few genes is ordered today. Later it must separate cell types for which there are no
-labeled cells yet. We have labeled cells of *other* types, and a description of each type: where it
-is found, its shape and what it does.
+labeled cells yet. We have labeled cells of *other* types and a description of each type: its location, its shape and its function.
 """
 
 import matplotlib.pyplot as plt
@@ -49,7 +48,7 @@ figure.tight_layout()
 
 # %%
 # Do these genes separate the unseen types? The labels of these cells are used only to color the
-# points and for scoring.
+# points and to compute scores.
 
 small = selector.transform(pd.DataFrame(X_unseen, columns=data.feature_names))
 flat = PCA(2).fit_transform(small)

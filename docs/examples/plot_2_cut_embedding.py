@@ -2,7 +2,7 @@
 Cut an embedding for unseen classes
 ===================================
 
-An index holds vectors with hundreds of coordinates, and memory is expensive. Which coordinates can go
+An index holds vectors with hundreds of coordinates, and memory is expensive. Which coordinates can you drop
 if classes will be added next month? We keep those that predict the *descriptions* of today's classes.
 
 The embedding here is a random feature map of scikit-learn's digits with 512 coordinates. Seven digits

@@ -42,7 +42,7 @@ for key in ("alone", "together"):
     print(f"{key}: {accuracy:.2f} of the cells of a type are right")
 
 # %%
-# Which types are confused? Mostly types with similar descriptions in the ontology.
+# Which types are confused? Most confusions are between types with similar descriptions in the ontology.
 
 figure, axes = plt.subplots(figsize=(8, 7), layout="constrained")
 ConfusionMatrixDisplay.from_predictions(

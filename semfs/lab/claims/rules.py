@@ -52,64 +52,66 @@ OWN_RULES = {
     "Headline": (
         "confirmed if the relative lead over each baseline of the paper is at least "
         f"{100 * HEADLINE_LEAD:.0f} % and its interval is above zero; refuted if an interval "
-        f"ends below {100 * HEADLINE_LEAD:.0f} %. The lead is that of the mean ACC over the "
-        "splits. The table shows the baseline over which the lead is smallest. Because this "
-        "baseline is found on the splits that are reported, the choice favors the baseline, "
-        "not SemFS. (In README's table the best rival is found on the other splits. With few "
-        "splits and equally good rivals, that choice favors SemFS.)"
+        f"ends below {100 * HEADLINE_LEAD:.0f} %. The lead is computed from the mean ACC over "
+        "the splits. The table shows the baseline over which the lead is smallest. Because "
+        "this baseline is chosen on the reported splits, the choice favors the baseline, not "
+        "SemFS. (In the README's table, the best rival is chosen on the other splits. With "
+        "few splits and equally good rivals, that choice favors SemFS.)"
     ),
     "Tuned on the test": (
-        "in the headline, a baseline also counts at its defaults. If the grid of a baseline "
-        "was not run, the claim is not confirmed on that data set. If all grids have fewer "
-        f"than {FEWEST_SPLITS} class splits, the lead on these splits is shown."
+        "in the headline claim, a baseline also counts at its defaults. If the grid of a "
+        "baseline was not run, the claim is not confirmed on that data set. If all grids have "
+        f"fewer than {FEWEST_SPLITS} class splits, the lead on these splits is shown."
     ),
     "First": (
-        "only the paper's baselines count. Other selectors that are ahead have a column of "
-        "their own."
+        "only the paper's baselines count. Other selectors that are ahead are listed in a "
+        "separate column."
     ),
     "MCFS": (
         f"confirmed if no interval reaches below −{EQUAL:g}; refuted if an interval ends "
         f"below −{EQUAL:g}."
     ),
     "Steadier": (
-        "the number is the ratio of the standard deviations of ACC over the splits. Confirmed "
-        "if its interval is above 1, refuted if it is below 1."
+        "the number is the ratio of the standard deviations of ACC over the splits. The claim "
+        "is confirmed if the interval of this ratio is above 1 and refuted if it is below 1."
     ),
     "Attributes": (
-        "SemFS and SemFS/c use the labels beside the attributes, as by default; SemFS "
-        "(attributes alone) and LASSO do not. Two seen classes (CIFAR-10) differ in one "
-        "direction only, which makes attributes and labels the same targets for SemFS."
+        "by default, SemFS and SemFS/c use the labels in addition to the attributes; SemFS "
+        "(attributes alone) and LASSO do not. With only two seen classes (CIFAR-10), the "
+        "classes differ in one direction, so that attributes and labels are the same targets "
+        "for SemFS."
     ),
     "Labeled share": (
-        "of the paper's baselines, Random was run at several shares, and LASSO on the data "
+        "of the paper's baselines, Random and LASSO were run at several shares, on the data "
         "sets that are shown; MCFS, FSASL, L20ALM and WkNN were not. ANOVA F and Markers per "
-        "class, which the paper does not have, are judged beside them. SemFS (labels) is "
-        "shown, but not judged here: whether attributes are better than labels is a claim of "
-        "its own. The slope of the lead is that of a straight line through all shares."
+        "class, which are not in the paper, are also judged. SemFS (labels) is shown but not "
+        "judged here, because whether attributes are better than labels is a separate claim. "
+        "The slope of the lead is the slope of a straight line through all shares."
     ),
     "α": (
-        "confirmed if the interval of the difference in ACC to "
-        f"α = {HIGHEST_ALPHA:g} is within ±{EQUAL:g} for each smaller α; refuted if one is "
+        "confirmed if, for each smaller α, the interval of the difference in ACC from "
+        f"α = {HIGHEST_ALPHA:g} is within ±{EQUAL:g}; refuted if one interval is entirely "
         "outside."
     ),
     "Proposition 1": (
-        "each run is judged. Confirmed if no iteration raises the objective by more than "
-        f"{ROUNDING:g} of its value, which is the size of rounding errors."
+        "each run is judged. A run confirms the claim if no iteration raises the objective by "
+        f"more than {ROUNDING:g} of its value, which is the size of rounding errors."
     ),
     "Iterations": (
         "each run is judged. A run has converged at the first iteration in which the "
-        f"objective falls by less than {100 * SETTLED:.0f} % of its largest fall. Confirmed if "
-        f"that is before the {FEWEST_ITERATIONS}th iteration. The table also shows where "
-        f"programs usually stop, at a fall of less than {100 * STOPPED:g} % of J. An algorithm "
-        "with very small steps stops there at once, although it is far from convergence."
+        f"objective falls by less than {100 * SETTLED:.0f} % of its largest fall. A run "
+        f"confirms the claim if this is before the {FEWEST_ITERATIONS}th iteration. The table "
+        "also shows where programs usually stop, which is when J falls by less than "
+        f"{100 * STOPPED:g} %. By this rule, an algorithm with very small steps stops at once, "
+        "although it is far from convergence."
     ),
     "Linear time": (
-        "the time at the largest number of samples is compared with that at the second "
-        f"largest. Confirmed if it grows with a power of at most {LINEAR:g}, that is, not "
-        "faster than linearly. It may grow more slowly as long as costs that do not depend on "
-        "the number of samples are a large part of the time. Undecided with "
-        f"fewer than {FEWEST_SIZES} numbers of samples, or if the largest is less than "
-        f"{SMALLEST_RANGE} times the smallest."
+        "the time at the largest number of samples is compared with the time at the second "
+        "largest. The claim is confirmed if the time grows with a power of at most "
+        f"{LINEAR:g}, that is, not faster than linearly. The time may grow more slowly as long "
+        "as costs that do not depend on the number of samples make up a large part of it. The "
+        f"claim is undecided with fewer than {FEWEST_SIZES} numbers of samples, or if the "
+        f"largest number is less than {SMALLEST_RANGE} times the smallest."
     ),
 }
 
@@ -117,33 +119,34 @@ OWN_RULES = {
 INTERVALS = (
     "Intervals are jackknife intervals, which leave out one split at a "
     "time. For a mean of paired differences, that is Student's t "
-    "interval. The intervals say how much a number would change with "
+    "interval. The intervals show how much a number would change with "
     "other random splits of the same classes, not with other classes. "
     "The pairs of seen classes of CIFAR-10 are not independent, because"
     " each class is in several of them. There, all pairs with one class"
-    " are left out at a time, and the interval also covers other "
+    " are left out together, and the interval also covers other "
     "classes of this kind. The interval of a mean over data sets is "
-    "Student's t interval of their numbers: it says what other data "
-    "sets of this kind would show. The number of comparisons is not "
-    "corrected for. Of 40 intervals between equally good methods, one "
-    "lies above zero by chance, and one below. One data set that "
-    "confirms or refutes a claim is therefore weak evidence."
+    "Student's t interval of the values of the data sets: it indicates "
+    "what other data sets of this kind would show. The intervals are "
+    "not corrected for the number of comparisons. Of 40 intervals "
+    "between equally good methods, on average one lies above zero and "
+    "one below by chance. One data set that confirms or refutes a claim "
+    "is therefore weak evidence."
 )
 
 #: Under which conditions the methods were compared.
 CONDITIONS = (
     "In the main comparison, SemFS has its default settings and knows "
     "the attributes of the seen classes only, as in the paper. The "
-    "defaults differ from the paper's settings: the labels are targets "
-    "beside the attributes, all classes have the same weight, the "
-    "penalty is relative to the data, and near copies of selected "
-    "features are skipped. SemFS (attributes alone) is the same without"
-    " the labels. SemFS/c is the paper's variant without the "
+    "defaults differ from the paper's settings: the labels are "
+    "additional targets, all classes have the same weight, the penalty "
+    "is relative to the data, and near copies of selected features are "
+    "skipped. SemFS (attributes alone) uses the same settings without "
+    "the labels. SemFS/c is the paper's variant without the "
     "center-characteristic loss (α = 0). Baselines are at their "
-    "defaults unless they are marked (oracle). An oracle baseline has "
+    "defaults unless they are marked (oracle). An oracle baseline uses "
     "the best point of the paper's grid, chosen on the test for each "
     "split, k and measure. The paper does not say how often it chose; "
-    "no other choice would be stronger."
+    "no other choice would give stronger baselines."
 )
 
 
