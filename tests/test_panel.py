@@ -521,13 +521,35 @@ def test_a_marker_that_is_higher_in_another_class_names_it():
     assert "higher in" in text
 
 
-def test_a_marker_that_few_cells_of_the_class_express_is_noted():
+def cells_of_a_weak_marker():
+    """Return X and y; a fifth of the cells of class 0 express feature 5, and no others."""
     rng = np.random.default_rng(0)
     y = np.arange(80) % 4
     X = rng.uniform(0.1, 0.4, (80, 6))
     X[np.arange(80), y] += 2.0
     X[:, 5] = 0.0
-    X[np.flatnonzero(y == 0)[:4], 5] = 20.0  # 20 % of the cells of class 0
+    X[np.flatnonzero(y == 0)[:4], 5] = 20.0
+    return X, y
+
+
+def test_the_command_names_markers_that_few_cells_express(tmp_path, invoke, monkeypatch):
+    anndata = pytest.importorskip("anndata")
+    monkeypatch.chdir(tmp_path)
+    X, y = cells_of_a_weak_marker()
+    cells = anndata.AnnData(X, pd.DataFrame({"type": [f"type {c}" for c in y]}))
+    cells.obs_names = [f"cell {i}" for i in range(80)]
+    cells.var_names = [f"g{j}" for j in range(6)]
+    cells.write_h5ad("cells.h5ad")
+    options = ("-l", "type", "-k", 5, "--include", "g5", "--bootstraps", 0)
+    note = "--min-per-class: Counted as markers"
+    done = invoke("panel", "cells.h5ad", *options, "--min-per-class", 1)
+    assert note in done.stderr
+    assert "g5 of type 0 (20%)" in done.stderr
+    assert note not in invoke("panel", "cells.h5ad", *options).stderr
+
+
+def test_a_marker_that_few_cells_of_the_class_express_is_noted():
+    X, y = cells_of_a_weak_marker()
     selector = SemFS(6, include=[5]).fit(X, y)
     report = panel_report(selector, n_bootstraps=0, words=CELLS)
     assert report.explanation.markers.loc["x5", "0"]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Option
 
-from semfs.cli.console import show_written
+from semfs.cli.console import complain, show_written
 from semfs.cli.options import Seed, command_line, is_page
 from semfs.cli.selection import Selection, prepare, print_selection
 from semfs.cli.selection_data import open_source, warn_if_clusters_are_batches
@@ -45,6 +45,7 @@ def panel(options: PanelOptions) -> None:
         raise ValueError(f"{options.out}: {message}")
     import semfs
     from semfs.panel import panel_report
+    from semfs.panel.page.summary import weak_marker_note
     from semfs.select.outputs import check_file_or_folder, check_outputs
     from semfs.select.selection import fit_features, write_selection
 
@@ -80,4 +81,8 @@ def panel(options: PanelOptions) -> None:
         print(json.dumps(replace(done, files=files).as_dict(), indent=1))
         return
     print_selection(done)
+    # the rule counts such markers; the user must not have to find that on the page
+    weak = weak_marker_note(report)
+    if task.selector.min_per_class and weak:
+        complain(f"--min-per-class: {weak}")
     show_written(files, task.replaced)

@@ -21,7 +21,7 @@ Params: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class Size:
-    """The properties of a problem that default parameters may depend on.
+    """Properties of a problem on which default parameters can depend.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class Size:
     fast : bool
         Whether this is a quick trial (`--fast`).
     dense_bytes : int
-        Size of the seen samples as a dense array if they are sparse, else 0.
+        Size of the seen samples as a dense array if they are sparse, otherwise 0.
     """
 
     n_samples: int
@@ -56,18 +56,18 @@ class Method:
     Parameters
     ----------
     name, label : str
-        Names on the command line, and in tables and figures.
+        Names on the command line and in tables and figures.
     selector : class or instance
         A scikit-learn selector.
     params, grid : callable
         ``params(size)`` and ``grid(size)`` return JSON values.
     attributes : bool or None
-        Whether it is supervised by the class descriptions (True), by class labels (False), or
-        by neither (None).
+        Whether the method is supervised by class descriptions (True), by class labels (False),
+        or by neither (None).
     uses_unlabeled : bool
         Whether ``fit`` gets unlabeled samples of the unseen classes.
     has_objective : bool or None
-        Whether it has ``objective_`` after ``fit``. None if this is unknown.
+        Whether the fitted selector has ``objective_``, or None if this is unknown.
     """
 
     name: str

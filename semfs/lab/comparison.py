@@ -40,7 +40,7 @@ Values: TypeAlias = dict[Position, float]
 
 
 def metrics_of(rows: Iterable[Row]) -> dict[str, str]:
-    """Return the measures of rows as columns and titles. Measures of the user come last.
+    """Return the measures of rows as columns and titles, with measures of the user last.
 
     >>> metrics_of([{"acc": 0.5, "nmi": 0.4, "mine": 2.0, "mine_sd": 0.0}])
     {'acc': 'ACC', 'nmi': 'NMI', 'mine': 'mine'}
@@ -115,9 +115,10 @@ class Standings:
     oracles : list of Standing
         Methods that used the labels of the unseen classes, ranked separately.
     tied : list of str
-        Methods that the first one is not clearly ahead of.
+        Methods that are not clearly behind the first method.
     incomplete : dict
-        Methods that are not ranked because results are missing, with the share that exists.
+        Methods that are not ranked because results are missing, with the share of existing
+        results.
     smaller : dict
         Given panels with fewer features than the largest k, with their numbers of features. All
         means are over the k up to the smallest of these numbers.
@@ -134,7 +135,7 @@ class Standings:
 
 
 def is_oracle(label: str) -> bool:
-    """Return whether a method is shown for reference only: it cannot be used in practice."""
+    """Return whether a method is shown only for reference and cannot be used in practice."""
     return label.lower().endswith(("(oracle)", "(reference)"))
 
 
@@ -199,10 +200,10 @@ def curves(
     metric: str,
     x: str = "k",
 ) -> dict[str, list[Point]]:
-    """Return the curve of every method on one data set: ``metric`` against ``x``.
+    """Return the curve of ``metric`` against ``x`` for every method on one data set.
 
-    ``metric`` is acc, nmi or seconds, averaged over splits. ``x`` is a column, or an entry of
-    ``extra`` or ``params``. Unless ``x`` is "k", values are first averaged over k.
+    ``metric`` is acc, nmi or seconds, averaged over splits. ``x`` is a column or an entry of
+    ``extra`` or ``params``. If ``x`` is not "k", values are first averaged over k.
     """
     rows = list(rows)
     sd_of_runs = _values_by_label(rows, f"{metric}_sd", x)

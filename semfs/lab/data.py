@@ -33,7 +33,7 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet", ".feather", ".h5ad", ".za
 
 @lru_cache(maxsize=2)  # one data set and the next
 def load(loader: Loader) -> ZeroShotDataset:
-    """Return the data set of a loader, which is cached for the next jobs."""
+    """Return the data set of a loader, and cache it for the next jobs."""
     return loader()
 
 
@@ -44,19 +44,19 @@ def open_data(
     unseen: Sequence[str] = (),
     **reading: Any,
 ) -> ZeroShotDataset:
-    """Open a data set by name, or from your own file.
+    """Open a data set by name or from your own file.
 
     Parameters
     ----------
     name : str or path
-        "sample", "lining", or a benchmark that `semfs datasets` lists; or an h5ad, table or
+        "sample", "lining", a benchmark that ``semfs datasets`` lists, an h5ad, table or
         ``.npz`` file, or a Zarr or 10x folder.
     label : str, optional
-        Where the class labels are: a column, a column of ``obs``, or an array of the file.
+        Name of the column, ``obs`` column or array that holds the class labels.
     attributes : path, "names" or "cl", optional
-        The attribute table. An ``.npz`` file may hold it as array A.
+        The attribute table. An ``.npz`` file can hold it as array A.
     unseen : sequence of str, optional
-        The unseen classes, as text. Several classes may be separated by commas.
+        Names of the unseen classes. An entry can hold several names separated by commas.
     **reading
         ``layer``, ``drop``, ``normalize``, ``batch`` and ``impute`` of
         `semfs.datasets.load_table`.
@@ -108,10 +108,10 @@ def find_data(
     folder: PathLike | None,
     wanted: Sequence[str] = (),
 ) -> dict[str, Loader]:
-    """Return loaders of the data sets in a folder by name, or of the bundled sample.
+    """Return loaders, by name, of the data sets in a folder or of the bundled sample.
 
     Data sets are ``.npz`` files with the arrays X, y and A, and folders in the format of the
-    xlsa17 benchmark. ``wanted`` are names or beginnings of names; "sample" and "lining" are
+    xlsa17 benchmark. ``wanted`` holds names or beginnings of names. "sample" and "lining" are
     bundled.
     """
     if folder is None:
@@ -134,7 +134,7 @@ def starting_with(
     data: Mapping[str, Loader],
     start: str,
 ) -> dict[str, Loader]:
-    """Return the entries whose name starts with ``start``, in any case."""
+    """Return the entries whose names start with ``start``, ignoring case."""
     return {
         name: loader for name, loader in data.items() if name.lower().startswith(start.lower())
     }

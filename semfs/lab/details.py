@@ -49,7 +49,7 @@ class Robustness:
 
 @dataclass(frozen=True, eq=False)
 class Details:
-    """The classes that the features of one method recognize on one split."""
+    """Classes that are recognized by the features of one method on one split."""
 
     label: str
     split: str
@@ -121,9 +121,9 @@ def robustness(
 ) -> Robustness | None:
     """Return the loss of NMI on the unseen classes if features (k,), or groups, fail.
 
-    A feature that fails is left out. At least one feature must remain, so numbers of failing
-    features that would leave none are skipped, and for a single feature the result is None. A
-    feature without a group fails alone.
+    A feature that fails is left out. Because at least one feature must remain, numbers of
+    failing features that would leave none are skipped. For a single feature, the result is
+    None. A feature without a group fails alone.
     """
     names = split.names_of(features)
     # Units in the order in which their first features were selected.

@@ -46,7 +46,7 @@ def write_figures(
     folder: PathLike,
     format: str = "pdf",
 ) -> list[Path]:
-    """Write every panel of the sections as a file in ``folder``, and return the paths.
+    """Write every panel of the sections to a file in ``folder`` and return the paths.
 
     Parameters
     ----------
@@ -72,12 +72,12 @@ def write_figures(
 
 
 def check_can_draw() -> None:
-    """Raise if the package that draws figures is missing, which takes no work to find out."""
+    """Raise an error if the package that draws figures is not installed."""
     import_optional("matplotlib.figure", "plots", what="A figure")
 
 
 def draw_panel(panel: Panel, color_of: dict[str, str]) -> Figure:
-    """Return one panel as a figure of matplotlib; ``color_of`` has the color of each curve."""
+    """Return a panel as a Matplotlib figure; ``color_of`` holds the color of each curve."""
     matplotlib = import_optional("matplotlib.figure", "plots", what="A figure")
     height = HEIGHT
     if panel.kind != "lines":

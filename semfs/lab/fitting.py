@@ -38,11 +38,11 @@ def prepare(
     ks: Sequence[int],
     seed: int = 0,
 ) -> tuple[BaseEstimator, SplitData]:
-    """Return an unfitted selector for up to max(ks) features, and the samples it can take.
+    """Return an unfitted selector for up to max(ks) features, and the samples to fit it to.
 
-    Two of ``params`` are not parameters of selectors: ``max_rows`` takes a random sample of
-    the seen samples, ``heat_width_factor`` gives MCFS's heat width in units of the automatic
-    one.
+    Two entries of ``params`` are not parameters of selectors. ``max_rows`` limits the fit to a
+    random subset of the seen samples. ``heat_width_factor`` is the heat width of MCFS as a
+    multiple of the automatic width.
     """
     params = dict(params)
     selector = _set_size(method.new_selector(), max(ks))
@@ -162,8 +162,8 @@ def _selected(
 def ranking_of(selector: BaseEstimator, n_features: int | None = None) -> Indices | None:
     """Return the feature indices of a fitted selector, best first, if it ranks them all.
 
-    With ``n_features``, the number of features that it was fitted to, a ranking of other
-    features and scores without any order are refused.
+    If ``n_features``, the number of features in the fit, is given, rankings of other features
+    and scores without any order raise an error.
     """
     if hasattr(selector, "order_"):
         order = np.asarray(selector.order_)

@@ -26,22 +26,23 @@ LARGEST_LOGARITHM = 100.0
 class HighlyVariableGenes(SelectorMixin, BaseEstimator):
     """Rank genes by dispersion, compared with genes of similar mean expression.
 
-    This is scanpy's ``highly_variable_genes(flavor="seurat")``, restated. X holds log(1 + x)
-    of normalized counts x. With mean μ_j and variance v_j of x_j over the cells, genes are
-    put into 20 bins of equal width by log(1 + μ_j), and
+    The ranking is that of scanpy's ``highly_variable_genes(flavor="seurat")``. X holds log(1 +
+    x) of normalized counts x. Let μ_j and v_j be the mean and variance of x_j over the cells.
+    Genes are assigned to 20 bins of equal width by log(1 + μ_j). The score is
 
         score_j = (log(v_j / μ_j) - mean of its bin) / standard deviation of its bin.
 
-    A gene that is alone in its bin has score 1. Genes that do not vary come last.
+    A gene that is alone in its bin has the score 1. Genes that do not vary come last.
 
     Parameters
     ----------
     n_features_to_select : int, default=50
+        Number of genes to select.
 
     Attributes
     ----------
     scores_ : ndarray of shape (d,)
-        -inf for genes that do not vary.
+        Score of each gene, which is -inf if the gene does not vary.
     order_ : ndarray of shape (d,)
         Indices of the genes, best first.
     """
@@ -49,7 +50,7 @@ class HighlyVariableGenes(SelectorMixin, BaseEstimator):
     n_features_to_select: int = 50
 
     def fit(self, X: Matrix, y: LabelsLike | None = None) -> Self:
-        """Rank the genes of X (n, d), logarithms of normalized counts; y is ignored."""
+        """Rank the genes of X, which holds logarithms of normalized counts; y is ignored."""
         X = validate_data(
             self,
             X,

@@ -47,9 +47,9 @@ def metric_name(measure: str) -> str:
 
 
 def find_metric(measure: str) -> Metric:
-    """Return the function that ``module:function`` names.
+    """Return the function named by ``module:function``.
 
-    The module is installed, or in the working directory.
+    The module must be installed or located in the working directory.
     """
     if not isinstance(measure, str):
         name = getattr(measure, "__name__", type(measure).__name__)
@@ -92,7 +92,7 @@ def _check_arguments(measure: str, metric: Metric) -> None:
 
 
 def check_metrics(measures: Sequence[str]) -> None:
-    """Refuse metrics that do not exist, and two of one name."""
+    """Raise an error if a metric does not exist or if two metrics have the same name."""
     for measure in measures:
         find_metric(measure)
     names = [metric_name(measure) for measure in measures]
@@ -112,7 +112,7 @@ def single_scores(
     measures: Sequence[str],
     seed: int,
 ) -> dict[str, float]:
-    """Return the measures of features (k,) that do not depend on a K-means run."""
+    """Return the measures of features that do not depend on a K-means run."""
     found = {}
     if ZERO_SHOT in measures:
         # Both come from one fit.

@@ -36,7 +36,7 @@ from semfs.validation import ParameterError, did_you_mean
 
 
 def find_method(name: str | BaseEstimator | Method) -> Method:
-    """Return a method by its name, by ``module:Name``, or for a selector."""
+    """Return the method for a name, ``module:Name`` or selector."""
     if isinstance(name, Method):
         return name
     if not isinstance(name, str):
@@ -86,12 +86,12 @@ def _import_selector(name: str) -> type[BaseEstimator]:
 
 
 class PanelSelector(BaseEstimator):
-    """Selects a given list of features, such as a commercial panel.
+    """Select a given list of features, such as a commercial panel.
 
     Parameters
     ----------
     features : sequence of str
-        Names, best first.
+        Names of the features, best first.
     feature_names : array of shape (d,), optional
         Names of the columns of X.
     """
@@ -105,7 +105,7 @@ class PanelSelector(BaseEstimator):
         self.feature_names = feature_names
 
     def fit(self, X: Matrix, y: LabelsLike | None = None) -> Self:
-        """Look up the features among the columns of X (n, d); y is ignored."""
+        """Look up the features among the columns of X; y is ignored."""
         names = self.feature_names
         if names is None:
             names = [f"x{j}" for j in range(X.shape[1])]
@@ -125,7 +125,8 @@ class PanelSelector(BaseEstimator):
 def panel_method(label: str, features: Sequence[str]) -> Method:
     """Return the method that selects the features of a given list, best first.
 
-    It is compared only at numbers of features that the list has.
+    The method is compared only at numbers of features that do not exceed the length of the
+    list.
     """
     return Method(label, label, PanelSelector(list(features)))
 
@@ -133,9 +134,10 @@ def panel_method(label: str, features: Sequence[str]) -> Method:
 def with_rules(
     methods: Sequence[Method], rules: Mapping[str, Any]
 ) -> tuple[list[Method], list[str]]:
-    """Return the methods, with rules of a panel where they are SemFS, and the labels of these.
+    """Return the methods with panel rules for SemFS, and the labels of the methods with rules.
 
-    Other selectors know no rules; nor does "semfs-alternating", which solves another problem.
+    Rules are not supported by other selectors or by "semfs-alternating", which solves a
+    different problem.
 
     Examples
     --------

@@ -20,9 +20,9 @@ def read_panel(path: PathLike, feature_names: Sequence[str]) -> tuple[list[str],
     Parameters
     ----------
     path : path-like
-        A file with one name per line, or a table with commas, semicolons or tabs. In a table,
-        the column with most feature names is used. A header is not a name. In a table that
-        ``semfs select`` wrote, only the selected features are used.
+        A file with one name per line, or a table that is separated by commas, semicolons or
+        tabs. In a table, the column with the most feature names is used, without its header. In
+        a table written by ``semfs select``, only the selected features are used.
     feature_names : sequence of str
         Names of the features of the data.
 
@@ -61,7 +61,7 @@ def read_panel(path: PathLike, feature_names: Sequence[str]) -> tuple[list[str],
 
 
 def note_on_missing(path: PathLike, n_found: int, missing: Sequence[str]) -> str:
-    """Return what to say of features of a panel that the data do not have."""
+    """Return a note on features of a panel that are missing from the data."""
     return (
         f"{Path(path).name}: {len(missing)} of {n_found + len(missing)} features are not in "
         f"the data and were left out: {listed(missing, MOST_MISSING)}."
@@ -69,16 +69,16 @@ def note_on_missing(path: PathLike, n_found: int, missing: Sequence[str]) -> str
 
 
 def notes_on_sizes(name: str, n_features: int, wanted: Sequence[int]) -> list[str]:
-    """Return sentences about the columns of a table of scores that a panel adds or lacks.
+    """Return notes on the columns that a panel adds to a table of scores, or lacks.
 
     Parameters
     ----------
     name : str
-        What the panel is called in the table.
+        Name of the panel in the table.
     n_features : int
-        Number of features of the panel that the data have.
+        Number of features of the panel that are in the data.
     wanted : sequence of int
-        Numbers of features that the user asked for.
+        Numbers of features that the user requested.
 
     Examples
     --------

@@ -21,10 +21,10 @@ def restricted(
     exclude: Sequence[str] | None = None,
     min_cells: int | None = None,
 ) -> ZeroShotDataset:
-    """Return the data without features and classes that may not be used, by any method.
+    """Return the data without the features and classes that no method may use.
 
-    ``candidates`` and ``exclude`` are features as in `semfs.SemFS`. Classes with fewer samples
-    than ``min_cells`` are left out, with their descriptions.
+    ``candidates`` and ``exclude`` specify features as in `semfs.SemFS`. Classes with fewer
+    samples than ``min_cells`` are left out, together with their descriptions.
 
     Examples
     --------

@@ -55,7 +55,7 @@ Place: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True)
 class Protocol:
-    """What all jobs of a run have in common.
+    """Settings that all jobs of a run have in common.
 
     Parameters
     ----------
@@ -67,10 +67,10 @@ class Protocol:
     fast : bool
         Whether this is a quick trial.
     unlabeled_half : bool
-        Whether half of each unseen class may be seen without labels by methods that use
-        unlabeled samples. Then the other half is clustered, for all methods.
+        Whether methods that use unlabeled samples get half of each unseen class without labels.
+        For all methods, only the other half is then clustered.
     measures : tuple of str
-        Measures beside ACC and NMI, see `semfs.lab.measures`.
+        Measures in addition to ACC and NMI (see `semfs.lab.measures`).
     """
 
     ks: tuple[int, ...] = KS
@@ -91,7 +91,7 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Runner:
-    """Computes jobs, in worker processes.
+    """Compute jobs in worker processes.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class Runner:
     sizes : mapping
         Size of the seen part by data set and split.
     user_methods : mapping
-        Methods by name that `find_method` does not know.
+        Methods that `find_method` does not know, by name.
     """
 
     loaders: Mapping[str, Loader]
@@ -238,7 +238,7 @@ def make_runner(
     protocol: Protocol,
     user_methods: Mapping[str, Method] | None = None,
 ) -> Runner:
-    """Return a runner, after a check that the data are those of earlier jobs of the store."""
+    """Return a runner, after checking that the data are those of earlier jobs in the store."""
     sizes: dict[Place, Size] = {}
     # A continued run may have other data sets than before; keep the facts of both.
     facts = store.info().get("datasets", {})

@@ -33,7 +33,7 @@ def score_features(
     """Return mean and sd of ACC and NMI over K-means runs on the unseen samples, for each k.
 
     All methods get the same starting samples. Without unseen samples, there are no scores.
-    ``measures`` are further measures, see `semfs.lab.measures`.
+    ``measures`` lists further measures (see `semfs.lab.measures`).
     """
     if len(split.y_unseen) == 0:
         return {}
@@ -57,8 +57,8 @@ def score_random_draws(
 ) -> Scores:
     """Return the scores of random features, with a new draw for each K-means run.
 
-    One draw says little about chance, so there is a new one for each run. The draws differ
-    between splits, so that intervals over splits are valid for Random as well.
+    A single draw says little about chance, so there is a new draw for each run. The draws
+    differ between splits, so that intervals over splits are also valid for Random.
     """
     if len(split.y_unseen) == 0:
         return {}

@@ -104,9 +104,9 @@ PanelPoint: TypeAlias = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Table:
-    """A table; its entries are text, numbers, None, or lists of names or (name, remark).
+    """A table whose entries are text, numbers, None, or lists of names or (name, remark).
 
-    A long one is folded unless it is ``open``.
+    A long table is folded unless it is ``open``.
     """
 
     caption: str
@@ -117,7 +117,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Panel:
-    """One figure: curves by name, or rows of dots or of colored fields by name.
+    """A figure with curves, rows of dots or rows of colored fields, each with a name.
 
     Parameters
     ----------

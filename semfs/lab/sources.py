@@ -30,9 +30,9 @@ Sources: TypeAlias = dict[str, str]
 def sources_of(method: str) -> Sources:
     """Return digests of the files that define a method given as ``module:Selector``.
 
-    These are the module and what it imports, also inside functions, as far as it lies beside
-    the module; of an installed package, its own files alone. The module has been imported. Of
-    a method that is not of this form, there are none.
+    The files are the module and its imports (including imports inside functions) that are
+    located next to the module. For an installed package, only its own files are included. The
+    module must already be imported. For a method of any other form, the result is empty.
     """
     module = sys.modules.get(method.rpartition(":")[0])
     file = getattr(module, "__file__", None)
@@ -99,8 +99,8 @@ def _imported_names(content: bytes, path: Path, root: Path) -> Iterator[tuple[st
 def forget_outdated(store: Store, jobs: Iterable[Job]) -> list[str]:
     """Mark finished jobs to be computed again if the source of their method has changed.
 
-    Returns a sentence for each method and file. Results of runs that did not record the source
-    are kept.
+    The function returns one sentence for each method and file. Results of runs that did not
+    record the source are kept.
     """
     planned = {job.key: job for job in jobs}
     notes = []

@@ -68,14 +68,14 @@ class SplitData:
     X, y : matrix (n, d), array (n,)
         Samples of the seen classes and their labels.
     attributes : class descriptions
-        Of all classes, as `SemFS` takes them.
+        Descriptions of all classes, in any form that `SemFS` accepts.
     X_unseen, y_unseen : matrix (n_unseen, d), array (n_unseen,)
         Samples of the unseen classes, which are clustered, and their labels.
     feature_names : array (d,)
     name : str
         Name of the split.
     X_unlabeled : matrix (n_unlabeled, d), optional
-        Further samples of the unseen classes, which selectors may see without labels.
+        Further samples of the unseen classes, which selectors can use without labels.
     """
 
     X: Matrix
@@ -89,7 +89,7 @@ class SplitData:
 
     @classmethod
     def of(cls, data: ZeroShotDataset, name: str = GIVEN) -> Self:
-        """Return the samples of a data set, split as it says."""
+        """Return the samples of a data set, split into its seen and unseen classes."""
         X, y, X_unseen, y_unseen = data.split()
         return cls(
             X,
@@ -102,11 +102,11 @@ class SplitData:
         )
 
     def names_of(self, features: Indices) -> list[str]:
-        """Return the names of features given by index."""
+        """Return the names of the features with the given indices."""
         return [str(name) for name in self.feature_names[features]]
 
     def keep_samples(self, samples: Indices) -> Self:
-        """Return the split with these seen samples only, in their order in the data."""
+        """Return the split with only the given seen samples, in their original order."""
         samples = np.sort(samples)
         return replace(self, X=self.X[samples], y=self.y[samples])
 
@@ -124,10 +124,10 @@ class SplitData:
         return self.keep_samples(np.concatenate(kept))
 
     def with_preprocessing(self, kind: str) -> Self:
-        """Return the split with transformed samples, one of `PREPROCESSINGS`.
+        """Return the split with samples transformed by one of `PREPROCESSINGS`.
 
-        Offsets and scales of the features are those of the seen samples, and are applied to
-        the unseen ones; "unit rows" divides every sample by its length.
+        Offsets and scales of the features are computed from the seen samples and applied to the
+        unseen samples as well. "unit rows" divides every sample by its length.
         """
         if kind not in PREPROCESSINGS:
             raise ValueError(
@@ -151,8 +151,9 @@ class SplitData:
     def with_unlabeled_half(self, seed: int) -> Self:
         """Return the split with half of each unseen class moved to ``X_unlabeled``.
 
-        The halves depend on the name of the split and on the seed alone, so that all methods
-        are compared on the same samples. Of an odd number the clustered half gets one more.
+        The halves depend only on the name of the split and on the seed, so all methods are
+        compared on the same samples. If the number of samples is odd, the clustered half gets
+        one more.
         """
         rng = np.random.RandomState(self.seed(seed))
         clustered = np.zeros(len(self.y_unseen), dtype=bool)
@@ -195,7 +196,7 @@ def preprocessed_split(
     name: str,
     preprocessing: str,
 ) -> SplitData:
-    """Return the samples of a split, transformed as `SplitData.with_preprocessing` says."""
+    """Return the samples of a split, transformed by `SplitData.with_preprocessing`."""
     return split_data(data, unseen, name).with_preprocessing(preprocessing)
 
 
@@ -207,7 +208,7 @@ def synthetic_data(
 ) -> SplitData:
     """Return n seen samples of d features made from class attributes plus noise, in float32.
 
-    A fifth of the features depend on the 50 attributes; there are no unseen samples.
+    A fifth of the features depend on the 50 attributes. There are no unseen samples.
     """
     n_attributes = 50
     rng = np.random.RandomState(seed)
@@ -283,7 +284,7 @@ def _pairs_of_seen_classes(
 
 
 def seen_pair(name: str) -> tuple[str, str] | None:
-    """Return the seen classes of a split that is a pair of them; of other splits None.
+    """Return the seen classes of a split that is named by a pair of them, otherwise None.
 
     >>> seen_pair("cat+dog"), seen_pair("random-0")
     (('cat', 'dog'), None)
@@ -299,7 +300,7 @@ def listed_splits(
 ) -> Splits:
     """Return the splits given by lists of unseen classes, called "listed-0", "listed-1", …
 
-    Errors name the place of a list: "splits[0]", or where ``places`` say that it is from.
+    Error messages refer to a list as "splits[0]", or by its entry in ``places``.
 
     >>> from semfs.datasets import load_sample
     >>> data = load_sample()
@@ -346,7 +347,7 @@ def _listed_classes(data: ZeroShotDataset, unseen: Sequence[Label], place: str) 
 
 
 def splits_in_file(data: ZeroShotDataset, path: PathLike) -> list[list[Label]]:
-    """Return the unseen classes of each split in a text file: one line for each split."""
+    """Return the unseen classes of each split in a text file with one line per split."""
     with file_errors(Path(path), "text file"):
         lines = Path(path).read_text("utf-8-sig").splitlines()
     known = data.classes.tolist()
@@ -373,7 +374,8 @@ def random_splits(
 ) -> Splits:
     """Return random splits with ``n_unseen`` unseen classes.
 
-    By default they are as many as the data set names, or 30 % of the classes.
+    By default, their number is the number of unseen classes that the data set names, or 30 % of
+    the classes if it names none.
     """
     check_integer("n_splits", n_splits, 1)
     n_classes = len(data.classes)
@@ -403,7 +405,7 @@ def split_facts(
     data: ZeroShotDataset,
     unseen: Sequence[Label],
 ) -> dict[str, Any]:
-    """Return sizes and classes of a split, for reports."""
+    """Return the sizes and classes of a split for reports."""
     unseen_classes = set(unseen)
     is_unseen = np.array([label in unseen_classes for label in data.y.tolist()])
     return {
@@ -419,7 +421,7 @@ def split_facts(
 def dataset_facts(
     data: ZeroShotDataset, splits: Mapping[str, Sequence[Label]]
 ) -> dict[str, Any]:
-    """Return the facts of a data set: those of its first split, and of every split by name."""
+    """Return the facts of the first split of a data set, and of every split by name."""
     by_split = {name: split_facts(data, unseen) for name, unseen in splits.items()}
     first = next(iter(by_split.values()))
     return {"name": data.name, **first, "splits": by_split}

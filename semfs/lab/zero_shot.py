@@ -33,9 +33,9 @@ class ZeroShot:
     Parameters
     ----------
     unseen : Confusion
-        Confusion of samples of unseen classes, if only unseen classes are candidates.
+        Confusion of samples of unseen classes when only unseen classes are candidates.
     everything : Confusion
-        Confusion of held-out samples of seen classes and of samples of unseen classes, if all
+        Confusion of held-out samples of seen classes and of samples of unseen classes when all
         classes are candidates. Seen classes come first.
     is_unseen : mask of shape (C,)
         Which classes of ``everything`` are unseen.
@@ -47,7 +47,7 @@ class ZeroShot:
 
     @property
     def accuracy(self) -> float:
-        """The zero-shot accuracy: mean over unseen classes, if only these are candidates."""
+        """Mean accuracy of the unseen classes when only unseen classes are candidates."""
         return self.unseen.accuracy()
 
     @property
@@ -78,7 +78,7 @@ class ZeroShot:
 
 
 def is_described(attributes: AttributesLike) -> bool:
-    """Return whether a table says more than the labels alone."""
+    """Return whether a table holds more information than the labels alone."""
     values = AttributeTable.from_any(attributes).values
     return not np.array_equal(values, np.eye(*values.shape))
 
@@ -92,7 +92,7 @@ def zero_shot(split: SplitData, features: Indices, seed: int) -> ZeroShot:
         A split whose table describes all classes.
     features : array of shape (k,)
     seed : int
-        Seed of the held-out part of the seen samples, which is that of `seen_confusion`.
+        Seed of the held-out part of the seen samples, which is the same as in `seen_confusion`.
     """
     seen, codes = encode_labels(split.y)
     unseen, unseen_codes = encode_labels(split.y_unseen)

@@ -44,6 +44,15 @@ def class_markers(means: Float64, deviation: Float64) -> Mask:
     return np.asarray(is_high & (means >= _least_of_highest(means)))
 
 
+def above_others(means: Float64) -> Mask:
+    """Return whether each class mean exceeds the mean of the other class means, (C, d).
+
+    >>> above_others(np.array([[0.0, 5.0], [0.0, 0.0], [3.0, 4.0]])).tolist()
+    [[False, True], [False, False], [True, True]]
+    """
+    return np.asarray(means > means.mean(axis=0))
+
+
 def _least_of_highest(means: Float64) -> Float64:
     """The lowest (d,) of the highest class means (C, d): that of rank `HIGHEST_CLASSES`."""
     # One class after the other: sorting along classes takes ten times as long.

@@ -72,51 +72,54 @@ def open_blocks(
     Parameters
     ----------
     data : path, frame, array, AnnData, or (X, y) blocks
-        A ``.npy``, ``.npz``, ``.csv``, ``.tsv`` (also ``.gz``), ``.xlsx``, ``.parquet``,
-        ``.feather``, ``.h5`` (also of 10x Genomics), ``.zarr``, ``.h5ad`` or ``.mtx`` (also
-        ``.gz``) file; a folder of Parquet files, or of 10x Genomics (``matrix.mtx``,
-        ``features.tsv``, ``barcodes.tsv``); a pandas or polars frame; an array, which may be
-        sparse or in chunked storage; or an iterable of (X, y) blocks, dense or sparse. A
-        generator can be read only once. A list, or a function that returns a new iterator, can
-        be read again. In a table, numeric columns are features. Other columns are left out and
-        named in a warning.
+        The data to read. Files can be ``.npy``, ``.npz``, ``.csv``, ``.tsv`` (also ``.gz``),
+        ``.xlsx``, ``.parquet``, ``.feather``, ``.h5`` (including 10x Genomics), ``.zarr``,
+        ``.h5ad`` or ``.mtx`` (also ``.gz``) files. Folders can hold Parquet files or 10x
+        Genomics output (``matrix.mtx``, ``features.tsv``, ``barcodes.tsv``). Frames can be
+        pandas or polars frames. Arrays and (X, y) blocks can be dense or sparse, and arrays can
+        be in chunked storage. A generator of blocks can be read only once. A list, or a
+        function that returns a new iterator, can be read again. In a table, numeric columns are
+        features. All other columns are left out, and a warning lists them.
     y : array-like of shape (n,) or str, optional
-        Labels, or where they are: a column (of a table, or of AnnData's ``obs``), an array of
-        the same file (HDF5, Zarr, NPZ; by default ``y``), or a label file. A label file is NPY
-        or text with one label per row, or CSV or TSV with the names of the rows (barcodes,
-        ``obs_names``) and their labels in any order. Omit it for (X, y) blocks. Samples whose
-        label is missing are unlabeled.
+        Labels, or the name of their source: a column (of a table or of AnnData's ``obs``), an
+        array in the same file (HDF5, Zarr, NPZ; by default ``y``), or a label file. A label
+        file is an NPY or text file with one label per row, or a CSV or TSV file with the names
+        of the rows (barcodes, ``obs_names``) and their labels in any order. Omit y for (X, y)
+        blocks. Samples without a label are unlabeled.
     sample_weight : array-like of shape (n,), optional
         Sample weights.
     batch : array-like of shape (n,) or str, optional
-        Batches (donors, plates, sites), whose offsets `SemFS.fit` removes. As for `y`, this may
-        also be the name of a column or array of the data, or a file.
+        Batch of each sample, such as its donor, plate or site. `SemFS.fit` removes the offsets
+        of batches. Like ``y``, this can also be the name of a column or array in the data, or a
+        file.
     sample_id : str, optional
-        Column (of a table, or of AnnData's ``obs``) or array of the data with a different name
-        for each sample. It is not a feature, and files that are written have it.
+        Column (of a table or of AnnData's ``obs``) or array in the data that holds a distinct
+        name for each sample. It is not used as a feature, but is included in files that are
+        written.
     key : str, optional
-        Name of the matrix in an HDF5, Zarr or NPZ file; by default "X", or the only matrix. For
-        AnnData, a layer or "raw".
+        Name of the matrix in an HDF5, Zarr or NPZ file. The default is "X" or the only matrix.
+        For AnnData, it is a layer or "raw".
     drop : iterable of str, default=()
         Columns of a table that are not features.
     memory : int or str, default="512MiB"
-        Memory in bytes for blocks and the d × d scatter matrix. If the matrix does not fit, the
-        direct solver reads the data a few times instead of once.
+        Memory in bytes for blocks and the d × d scatter matrix. If the matrix does not fit into
+        this memory, the direct solver reads the data a few times instead of once.
     block_rows : int, optional
-        Number of rows per block. By default as many as fit into `memory`.
+        Number of rows per block. By default, blocks are as large as ``memory`` allows.
     passes : {"auto", "one", "few"}, default="auto"
-        "one" reads the data once and forms the d × d matrix. "few" reads them a few times and
-        does not form it. "auto" takes whichever is faster. All give the same result.
+        "one" reads the data once and forms the d × d matrix. "few" reads the data a few times
+        and does not form the matrix. "auto" uses the faster of the two. The result is always
+        the same.
     normalize : {"log1p", "none"}, optional
-        "log1p" replaces stored counts by log(1 + counts per 10⁴ counts of the row). By default,
-        and with "none", stored values are used unchanged.
+        "log1p" replaces stored counts by log(1 + counts per 10⁴ counts of the sample). By
+        default, and with "none", stored values are used unchanged.
     no_label : sequence of str
-        Text that means "no label" in label columns and label files, in upper or lower case. By
-        default "nan", "NA", "n/a", "none", "unknown", "unassigned" and blank text. A warning
-        names what was found. Labels that are passed in memory are not affected.
+        Strings that mean "no label" in label columns and label files; case is ignored. The
+        default is "nan", "NA", "n/a", "none", "unknown", "unassigned" and blank text. A warning
+        lists the strings that were found. Labels that are passed in memory are not affected.
     missing_values : {"error", "keep"}, default="error"
-        What to do about empty cells of a table: "error" raises an error, and "keep" reads them
-        as NaN for ``SemFS(missing_values="class-mean")``.
+        How to handle empty cells in a table. "error" raises an error, and "keep" reads them as
+        NaN for ``SemFS(missing_values="class-mean")``.
 
     Examples
     --------

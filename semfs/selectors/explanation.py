@@ -24,55 +24,55 @@ GREY = "#9aa0a8"
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Which features were selected and why, as pandas frames.
+    """Explanation of which features were selected and why, as pandas frames.
 
     Attributes
     ----------
     features : DataFrame of shape (k, …)
         The selected features in the order in which they were added. ``gain`` is the decrease of
-        J and ``share`` its share of the total decrease. ``carries`` and ``separates`` say in
-        words which attributes and classes the feature is informative about. ``duplicates`` are
-        near copies, and ``skipped`` are near copies that could not be selected because of
-        ``max_correlation``. ``frequency`` is the share of class bootstraps in which the feature
-        is selected, with its 95 % interval ``low``–``high``. If batches were removed,
-        ``class_variance`` and ``batch_variance`` are the shares of class and batch in the
-        variance of the feature, and ``more_batch`` says whether the share of the batch is
-        larger.
+        J, and ``share`` is its share of the total decrease. ``carries`` and ``separates``
+        describe in words the attributes and classes about which the feature is informative.
+        ``duplicates`` lists near copies, and ``skipped`` lists near copies that could not be
+        selected because of ``max_correlation``. ``frequency`` is the share of class bootstraps
+        in which the feature is selected, with its 95 % interval ``low``–``high``. If batches
+        were removed, ``class_variance`` and ``batch_variance`` are the shares of class and
+        batch in the variance of the feature, and ``more_batch`` says whether the share of the
+        batch is larger.
     attributes : DataFrame of shape (k, m)
         Correlation of the class means of a feature with each attribute, over the seen classes.
-        If offsets of batches were removed, they are not part of these means.
+        The means do not include offsets of batches that were removed.
     weights : DataFrame of shape (k, m)
-        The coefficients W in standard units: by how many standard deviations the predicted
-        attribute changes if this feature increases by one standard deviation and the others do
-        not change.
+        The coefficients W in standard units. A weight is the number of standard deviations by
+        which the predicted attribute changes if the feature increases by one standard deviation
+        and all other features stay the same.
     classes : DataFrame of shape (k, C)
-        Class means minus their mean over classes, in standard deviations within classes. As
-        ``means`` and ``separates``, they are as measured, also if offsets of batches were
+        Class means minus their mean over classes, in standard deviations within classes. Like
+        ``means`` and ``separates``, they are as measured, even if offsets of batches were
         removed.
     duplicates : DataFrame
         Pairs of near copies, with the columns ``feature``, ``other``, ``correlation`` and
-        ``chosen`` (whether the other feature is selected, too).
+        ``chosen`` (whether the other feature is also selected).
     stability : DataFrame
         ``frequency`` of the selected features, and of other features that were often selected
-        instead of them. On a bootstrap, the search considers the selected features and the
+        instead of them. In each bootstrap, the search considers the selected features and the
         2,000 features that decrease J most when added first (more than 2,000 if more than 500
-        are selected). Other features are not tested.
+        features are selected). Other features are not tested.
     n_bootstraps : int
         Number of bootstraps. If it is 0, frequencies are NaN.
     means : DataFrame of shape (k, U)
         Means of the features in all U classes, seen classes first. The means of unseen classes
         are predicted from their descriptions.
     markers : DataFrame of shape (k, U)
-        Whether a feature marks a class: its mean exceeds that of the other classes by at least
-        one standard deviation within classes, and no more than one class has a higher mean. If
-        offsets of batches were removed, they are not part of these means.
+        Whether a feature marks a class. It does if its mean in the class exceeds its mean over
+        the other classes by at least one standard deviation within classes, and if at most one
+        class has a higher mean. The means do not include offsets of batches that were removed.
     correlation : DataFrame of shape (k, k)
         Correlations between the selected features over all samples, with the same weight for
         each class.
     separation : DataFrame of shape (U, U)
         Mahalanobis distances between class means, for the covariance within classes. If two
-        classes are normally distributed at distance D, the best rule misclassifies a share Φ(-D
-        / 2) of their samples.
+        classes are normally distributed and their distance is D, the best rule misclassifies a
+        share Φ(-D / 2) of their samples.
     """
 
     features: pd.DataFrame
@@ -89,7 +89,7 @@ class Explanation:
 
     @property
     def coverage(self) -> pd.Series:
-        """The number of selected features that mark each class (U,)."""
+        """Number of selected features that mark each class."""
         return self.markers.sum(axis=0).rename("markers")
 
     @property
@@ -99,17 +99,17 @@ class Explanation:
 
     @property
     def unseen(self) -> list[str]:
-        """The described classes without samples, whose means are predicted."""
+        """Described classes without samples, whose means are predicted."""
         return [name for name in self.means.columns if name not in self.classes.columns]
 
     @property
     def pairs(self) -> pd.DataFrame:
-        """Pairs of classes, the least separated first: ``first``, ``second``, ``distance``.
+        """Pairs of classes, with the least separated pairs first.
 
-        ``error`` is Φ(-distance / 2), the share of their samples that the best rule would
-        confuse if both classes were normally distributed. Real errors are usually larger, and
-        much larger with few samples; `semfs.panel.PanelReport.pairs` counts confused samples
-        instead.
+        The columns are ``first``, ``second``, ``distance`` and ``error``. ``error`` is
+        Φ(-distance / 2), the share of samples that the best rule would confuse if both classes
+        were normally distributed. Real errors are usually larger, and much larger if there are
+        few samples. `semfs.panel.PanelReport.pairs` counts confused samples instead.
         """
         frame = import_optional("pandas", "data", what="explain").DataFrame
         distances = self.separation.to_numpy()
@@ -152,7 +152,7 @@ class Explanation:
     __repr__ = __str__
 
     def plot_gains(self) -> Figure:
-        """Plot the share of the decrease of J that each further feature adds."""
+        """Plot the share of the decrease of J that each additional feature contributes."""
         share = self.features["share"]
         figure, ax = _figure(max(3.4, 0.24 * len(share)), 2.9)
         ranks = range(1, len(share) + 1)

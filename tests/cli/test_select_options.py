@@ -191,7 +191,7 @@ def test_labels_that_mean_none_are_named(cells, select):
     done = select(cells, "--unlabeled-names", "unknown", "--unlabeled", "use")
     assert "unlabeled" in done.stdout
     done = select(cells)
-    assert "semfs: cells.h5ad: type has text that means 'no label'" in done.stderr
+    assert "semfs: warning: cells.h5ad: type has text that means 'no label'" in done.stderr
     assert "--unlabeled-names on the command line" in done.stderr
     assert "'Unknown' (20 samples)" in done.stderr
     # What is named replaces the usual text.

@@ -255,13 +255,16 @@ def read(monkeypatch):
 
 
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array])
-def test_a_fit_reads_the_file_twice(form, read):
+def test_a_fit_reads_the_file_twice_and_small_files_once_more(form, read):
     source = open_blocks(form(cells().counts), cells().types, passes="few")
     found = SemFS(K).fit(in_small_parts(source, 2000))
     columns = 0 if form is sp.csr_array else len(read) - len(set(read)) + K
     assert found.order_[:K].tolist() == expected_order()
-    # class means; Gram columns, which a sample of the rows predicts
-    assert sum(last - first for first, last in read) <= 2 * (D if columns else N) + columns
+    # class means; Gram columns, which a sample of the rows predicts; calibration sample, of
+    # files that are not large
+    n_passes = 2 if columns else 3
+    most = n_passes * (D if columns else N) + columns
+    assert sum(last - first for first, last in read) <= most
 
 
 @pytest.mark.parametrize("case", ["weighted", "described", "sorted"])
@@ -279,7 +282,8 @@ def test_predicted_columns_never_change_the_answer(case, read):
     found = selector.fit(source)
     assert found.order_.tolist() == expected.order_.tolist()
     assert_allclose(found.scores_, expected.scores_, rtol=1e-5)
-    assert sum(last - first for first, last in read) <= 2 * len(y)
+    # twice, and once more for the calibration sample
+    assert sum(last - first for first, last in read) <= 3 * len(y)
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone"])

@@ -112,6 +112,21 @@ def test_measured_means_are_saved_and_reasons_are_of_what_is_measured(tmp_path):
     assert found.features["separates"].iloc[0] == "high in 0"
 
 
+def test_an_offset_makes_no_marker_of_what_a_class_does_not_show():
+    # Feature 0 is 2 in the samples of class 0 from donor a, and 0 in all others. Class 3 is of
+    # donor b alone, whose offset -2 lifts its adjusted mean to 2.
+    y = np.repeat([0, 0, 1, 2, 3], 20)
+    donor = np.repeat(["a", "b", "a", "a", "b"], 20)
+    X = np.random.default_rng(0).normal(scale=0.1, size=(100, 4))
+    X[:20, 0] += 2.0
+    X[y == 3, 1] += 2.0
+    with pytest.warns(UserWarning, match="one batch"):
+        selector = SemFS(2, include=[0, 1], min_per_class=0).fit(X, y, batch=donor)
+    assert selector.class_means_[3, 0] > selector.class_means_[1, 0] + 1.0
+    assert selector.marks_[:, 0].tolist() == [True, False, False, False]
+    assert selector.marks_[3, 1]
+
+
 @pytest.mark.parametrize("sparse", [False, True])
 def test_column_of_one_donor_is_not_selected(sparse):
     X, y, labels, donor = make_donors()

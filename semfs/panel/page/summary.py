@@ -32,7 +32,8 @@ def summary_section(report: PanelReport) -> Section:
     paragraphs = [text, *_small_classes(report), *_batch_features(report)]
     paragraphs.append(_hardest(report))
     paragraphs.append(_fewest_markers(report))
-    paragraphs += _weak_markers(report)
+    weak = weak_marker_note(report)
+    paragraphs += [weak] if weak else []
     for source, used in report.knowledge.items():
         text = words.put_into(used.removeprefix("used: "))
         source = source.replace("classes", words.classes).replace("samples", words.samples)
@@ -64,8 +65,8 @@ def _fewest_markers(report: PanelReport) -> str:
     return f"Every {words.class_} has at least {fewest} {noun}. Exactly {fewest}: {names}."
 
 
-def _weak_markers(report: PanelReport) -> list[str]:
-    """Return a paragraph about markers that few samples of their class have."""
+def weak_marker_note(report: PanelReport) -> str:
+    """Return a sentence about markers that few samples of their class have, or nothing."""
     words = report.words
     weak = [
         f"{name} of {label} ({share:.0%})"
@@ -73,12 +74,12 @@ def _weak_markers(report: PanelReport) -> list[str]:
         for name, share in weak_markers(report, label).items()
     ]
     if not weak:
-        return []
-    return [
+        return ""
+    return (
         f"Counted as markers, but fewer than {LEAST_EXPRESSING:.0%} of "
         f"the {words.samples} of the {words.class_} express them: "
         f"{listed(weak, 8)}. A few {words.samples} determine their means."
-    ]
+    )
 
 
 def _small_classes(report: PanelReport) -> list[str]:

@@ -12,7 +12,7 @@ from semfs.arrays import take_columns
 from semfs.attributes import AttributeTable
 from semfs.method.batches import measured_means
 from semfs.method.class_means import MeanModel
-from semfs.method.markers import class_markers, within_deviation
+from semfs.method.markers import above_others, class_markers, within_deviation
 from semfs.method.moments import Moments
 from semfs.rows import Preprocessing
 from semfs.selectors.rules.parameters import RuleParameters
@@ -22,8 +22,9 @@ from semfs.selectors.rules.parameters import RuleParameters
 class ClassLevels:
     """Class means in the units of the data. Means of unseen classes are predicted.
 
-    Markers compare classes, so they use the means without offsets of batches. Limits of the
-    signal concern what is measured, so they use the means with these offsets.
+    Markers compare classes, so they use the means without offsets of batches; the measured mean
+    of the class must be above that of the other classes, too. Limits of the signal concern what
+    is measured, so they use the means with these offsets.
     """
 
     classes: list[Label]  # seen ones first
@@ -89,6 +90,9 @@ class ClassLevels:
             deviation = deviation / self.unit[features]
         means = take_columns(self.means, features)
         markers = class_markers(means, deviation)
+        if self.measured is not self.means:
+            # the offset of a batch makes no marker of what the class itself does not show
+            markers &= above_others(take_columns(self.measured, features))
         # means of a constant feature differ by rounding errors
         markers[:, self.moments.constant()[features]] = False
         return markers
