@@ -256,7 +256,7 @@ def _indices_of_text(parameter: str, text: str, n_features: int, known: _Known) 
     if len(unknown) > 1:
         shown = listed([repr(name) for name in unknown], MOST_UNKNOWN)
         first = _unknown_name(unknown[0], known)
-        message = f": no features named {shown}. Of the first: {unknown[0]!r}{first}"
+        message = f": no features named {shown}. The first name is {unknown[0]!r}{first}"
         raise ParameterError(parameter, message)
     found = []
     for name in wanted:

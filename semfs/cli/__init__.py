@@ -90,8 +90,9 @@ class _PlainHelp:
         for name in GIVEN_ONCE:
             if sum(param.name == name for param in found) > 1:
                 ctx.fail(
-                    f"--{name} is given twice, and the second would replace the first. "
-                    "Class descriptions are combined by commas: --attributes cl,own.csv."
+                    f"--{name} is given twice. Give it only once. To "
+                    "combine class descriptions, separate them with "
+                    "commas: --attributes cl,own.csv."
                 )
         rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
         return rest

@@ -100,7 +100,9 @@ RUN = (
     "interrupted, repeat the same command to resume it."
 )
 SIZES = "Numbers of features, such as 10,20 or 5:50:5, or shares, such as 0.1,0.2."
-SPLITS = "Number of random class splits. Unseen classes that the data set names are ignored."
+SPLITS = (
+    "Number of random class splits. The split that comes with the data set is then ignored."
+)
 N_UNSEEN = (
     "Number of unseen classes in a random class split. Default: as many "
     "as in the split that comes with the data set, or 30 % of the "
@@ -526,9 +528,13 @@ def report_failures(failures: list[tuple[Any, str]], advice: str) -> None:
 
 
 def demo(
-    out: Annotated[Path, Option("--out", "-o", help="Folder for the files.")] = Path("."),
+    out: Annotated[Path, Option("--out", "-o", help="Folder for the output files.")] = Path(
+        "."
+    ),
     genes: Annotated[int, Option(help="Number of genes to select.")] = 20,
-    splits: Annotated[int, Option(help="Random splits into seen and unseen types.")] = 20,
+    splits: Annotated[
+        int, Option(help="Number of random splits into seen and unseen types.")
+    ] = 20,
 ) -> None:
     """Select genes for lung cell types that were never labeled, and evaluate the selection.
 

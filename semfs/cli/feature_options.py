@@ -22,8 +22,9 @@ EXCLUDE = f"Features that must not be selected: {LIST}"
 CANDIDATES = f"Select only among these features: {LIST}"
 PER_CLASS_HELP = "Select at least this many markers of each class."
 GROUPS = (
-    "Groups of features that are selected together, so that -k counts groups. "
-    "A column of var (H5AD, Zarr), or a table of features and groups."
+    "Groups of features that are selected together, so that -k counts "
+    "groups. Give a column of var (H5AD, Zarr) or a table of features "
+    "and groups."
 )
 COSTS = (
     "Cost of each feature: a column of var (H5AD, Zarr), or a table of "
@@ -34,16 +35,15 @@ COSTS = (
 BUDGET = (
     "Limit on the total cost. Without -k, it also determines how many features are selected."
 )
-MIN_LEVEL = "Leave out features whose highest class mean is below this."
-MAX_LEVEL = "Leave out features whose highest class mean is above this."
+MIN_LEVEL = "Leave out features whose highest class mean is below this value."
+MAX_LEVEL = "Leave out features whose highest class mean is above this value."
 CAPACITY = (
     "For every class, limit on the sum of its means of the selected "
     "features. Give a number, or a table of classes and numbers."
 )
 RARE = (
-    "Leave out classes with fewer samples than this, "
-    "and their descriptions, so that "
-    "'predict' does not assign them."
+    "Leave out classes with fewer samples than this number, and their "
+    "descriptions, so that 'predict' does not assign them."
 )
 BATCH_COLUMN = (
     "Column with the batch of each sample, such as its donor or plate. "
@@ -67,11 +67,11 @@ Batch = Annotated[str | None, sample_option(help=BATCH_COLUMN)]
 
 #: Rules that a comparison does not apply, and why.
 NOT_COMPARED = {
-    "costs": "methods are compared at equal numbers of features, not at equal prices",
-    "budget": "methods are compared at equal numbers of features, not at equal prices",
+    "costs": "methods are compared at equal numbers of features, not at equal costs",
+    "budget": "methods are compared at equal numbers of features, not at equal costs",
     "capacity": "only SemFS supports it",
-    "min_level": "it is in the units of select, not in those that are compared",
-    "max_level": "it is in the units of select, not in those that are compared",
+    "min_level": "it refers to values as 'semfs select' reads them, not as they are compared",
+    "max_level": "it refers to values as 'semfs select' reads them, not as they are compared",
 }
 
 

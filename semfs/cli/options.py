@@ -41,7 +41,7 @@ COUNTS = (
     "With 'log1p', each sample is scaled to 10,000 counts, and every "
     "value x is replaced by log(1 + x). Use it if the file holds counts."
 )
-SCALE = "Scale every feature to variance 1 (use it when units differ)."
+SCALE = "Scale every feature to variance 1. Use this option if units differ."
 
 NO_LABEL = (
     "Labels that mean 'no label', comma-separated; repeatable. "

@@ -30,10 +30,12 @@ EXPERIMENTS = (
 FOLDER = "Folder of data sets. Default: the bundled sample."
 ONLY = "Use only data sets whose names start with one of these (comma-separated)."
 OWN_SPLITS = (
-    "Number of class splits. Splits that belong to the data set are used first, "
-    "then random ones."
+    "Number of class splits. Splits that belong to the data set are used "
+    "first, followed by random splits."
 )
-WHOLE_SIZES = "Numbers of features, such as 10,20 or 5:50:5. Default: those of the paper."
+WHOLE_SIZES = (
+    "Numbers of features, such as 10,20 or 5:50:5. Default: the numbers used in the paper."
+)
 FAST = "Run faster, with fewer values of k, runs, splits and grid points."
 NO_GRIDS = (
     "Run the baselines with their default parameters only. Without this "

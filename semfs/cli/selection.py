@@ -71,9 +71,9 @@ SIZE = (
     "groups. Default: 50, or as many as the budget allows."
 )
 OUT = (
-    "The file for the reduced data (.csv .tsv .parquet .feather .npy .npz .xlsx .h5ad), "
-    "or a folder. In .h5ad, all genes are kept and the selected ones marked, unless you give "
-    "--subset."
+    "The file for the reduced data (.csv .tsv .parquet .feather .npy "
+    ".npz .xlsx .h5ad), or a folder. In .h5ad, all genes are kept and "
+    "the selected genes are marked, unless you give --subset."
 )
 HIDDEN = f"Classes whose samples are not used. {UNSEEN}"
 DESCRIPTIONS = f"{ATTRIBUTES} Default: labels."
@@ -104,7 +104,10 @@ IMPUTE = (
 )
 SUBSET = "Write only the selected genes (H5AD)."
 ALPHA = "Weight of the class-center loss."
-GAMMA = "Ridge penalty. Larger values favor features of large variance. Default: that of SemFS."
+GAMMA = (
+    "Ridge penalty. Larger values favor features with a large variance. "
+    "Default: the default of SemFS."
+)
 SAVE = "Save the fitted selector to this .npz file, for `semfs predict` or semfs.load."
 CLUSTER = "Address of a Dask cluster, such as tcp://host:8786."
 

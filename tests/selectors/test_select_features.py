@@ -272,6 +272,8 @@ def test_ensembl_ids_of_two_versions_are_ambiguous_and_no_other_id_is_suggested(
 
 def test_all_unknown_names_of_a_list_are_named_at_once():
     X, y = problem_with_ids(["EPCAM", "PTPRC", "CD3D", "CD19", "VWF"])
-    message = r"no features named 'EPCM', 'CD45'\. Of the first: 'EPCM'; did you mean 'EPCAM'"
+    message = (
+        r"no features named 'EPCM', 'CD45'\. The first name is 'EPCM'; did you mean 'EPCAM'"
+    )
     with pytest.raises(ValueError, match=message):
         SemFS(2, include=["EPCM,CD45"]).fit(X, y)
