@@ -397,7 +397,9 @@ def test_select_genes_warns_of_cells_without_a_type_and_of_text_that_may_mean_no
     adata = cells()
     adata.obs["cell_type"] = adata.obs["cell_type"].astype(object)
     adata.obs.iloc[::5, 0] = None
-    message = r"groupby: 12 of 60 samples have no label.*Use unlabeled=.drop. to leave them out"
+    message = (
+        r"groupby: 12 of 60 samples have no label.*With unlabeled=.drop., they are left out"
+    )
     with pytest.warns(ParameterWarning, match=message):
         select_genes(adata, "cell_type", 3)
     labeled = adata[adata.obs["cell_type"].notna()].copy()

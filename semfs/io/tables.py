@@ -505,7 +505,7 @@ class TableReader(Reader):
         affected = [f"{name!r} ({count})" for name, count in counts.items() if count]
         number = "1 column" if len(affected) == 1 else f"{len(affected)} columns"
         total = sum(counts.values())
-        return f"In total, there are {total} in {number}: {listed(affected, MOST_COLUMNS)}."
+        return f"There are {total} in {number}: {listed(affected, MOST_COLUMNS)}."
 
 
 def _arrow_table(frame: Any) -> pa.Table:

@@ -116,7 +116,9 @@ def test_samples_without_a_label_are_used_if_asked_for(farm, invoke):
     (farm / "rows.csv").write_text(text, "utf-8")
     done = invoke(*select(farm, "-k", "0.4"))
     assert "Selected 2 of 5 features on 40 samples of 2 classes." in done.stdout
-    assert "20 of 60 samples have no label. They are left out. --unlabeled use" in done.stderr
+    assert (
+        "20 of 60 samples have no label. They are left out. With --unlabeled use" in done.stderr
+    )
     assert "unlabeled" not in done.stdout
     done = invoke(*select(farm, "-k", "0.4", "--unlabeled", "use"))
     assert "Selected 2 of 5 features on 40 samples of 2 classes." in done.stdout
@@ -334,7 +336,7 @@ def test_evaluate_fills_gaps_when_asked(farm, invoke):
     more = ("--repeats", "1", "-j", "1", "--unseen", "hen,cow")
     assert "no value in column 'noise'" in invoke(*rows, *more, code=2).stderr
     assert "ACC" in invoke(*rows, *more, "--impute", "median").stdout
-    assert "files only" in invoke("evaluate", "lining", "--impute", "median", code=2).stderr
+    assert "only to files" in invoke("evaluate", "lining", "--impute", "median", code=2).stderr
 
 
 def test_evaluate_writes_its_tables_for_latex(tmp_path, invoke):

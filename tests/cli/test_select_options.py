@@ -187,7 +187,9 @@ def test_labels_that_mean_none_are_named(cells, select):
     cells.obs["type"] = cells.obs["type"].cat.rename_categories({"macrophage": "Unknown"})
     done = select(cells, "--unlabeled-names", "Unknown,doublet")
     assert "on 40 samples of 2 classes." in done.stdout
-    assert "20 of 60 samples have no label. They are left out. --unlabeled use" in done.stderr
+    assert (
+        "20 of 60 samples have no label. They are left out. With --unlabeled use" in done.stderr
+    )
     done = select(cells, "--unlabeled-names", "unknown", "--unlabeled", "use")
     assert "unlabeled" in done.stdout
     done = select(cells)
