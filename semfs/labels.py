@@ -262,13 +262,13 @@ def unlabeled_note(labels: Labels, used: bool) -> str:
     text = f": {labels.n_unlabeled} of {len(labels)} samples have no label. "
     if used:
         return text + (
-            "They are used as examples of unseen classes: features are "
-            "also selected to separate their clusters. Use "
-            'unlabeled="drop" to leave them out.'
+            "They are used as examples of unseen classes: features are also "
+            'selected to separate their clusters. With unlabeled="drop", '
+            "they are left out."
         )
     return text + (
-        'They are left out. Use unlabeled="use" to treat them as '
-        "examples of unseen classes; features are then also selected to "
+        'They are left out. With unlabeled="use", they are treated as '
+        "examples of unseen classes, and features are also selected to "
         "separate their clusters."
     )
 

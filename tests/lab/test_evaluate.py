@@ -41,7 +41,7 @@ def test_ones_own_selectors_are_evaluated_on_the_classes_named(sample):
     rows, summary = evaluate(data, selectors, ks=[5], n_repeats=2, n_jobs=1)
     assert summary.failures == []
     (note,) = summary.notes
-    assert note.endswith("4 described, not used: 6 seen classes; 8 are needed.")
+    assert note.endswith("4 described, not used: found 6 seen classes, but 8 are needed.")
     # In the order given; each selector has a label of its own.
     labels = [row["label"] for row in rows]
     assert labels == ["SemFS", "SelectKBest", "SelectKBest #2", "SemFS(gamma=1.0)"]
@@ -85,7 +85,7 @@ def test_all_methods_obey_candidates_exclusions_and_the_least_number_of_samples(
         restricted(sample, exclude=["re:."])
     with (
         pytest.warns(UserWarning, match="fewer than 100000"),
-        pytest.raises(ValueError, match="min_cells is 100000, and no class"),
+        pytest.raises(ValueError, match="min_cells is 100000, but no class"),
     ):
         restricted(sample, min_cells=100000)
 
@@ -199,7 +199,7 @@ def test_evaluate_removes_batches_for_all_methods(sample, plates, tmp_path):
 
 
 def test_batches_that_are_the_classes_are_refused(sample):
-    with pytest.raises(ValueError, match="same partition"):
+    with pytest.raises(ValueError, match="divide the samples in the same way"):
         replace(sample, batch=sample.y).split()
 
 
@@ -364,7 +364,9 @@ def test_several_splits_in_an_npz_file_are_refused(tmp_path):
 def test_numbers_of_features_that_are_left_out_are_noted_first(sample):
     _, summary = evaluate(sample, ["semfs"], ks=[5, 10**6], n_repeats=2, n_jobs=1)
     n_features = sample.X.shape[1]
-    assert summary.notes[0] == f"k = 1000000 left out: {sample.name} has {n_features} features."
+    assert summary.notes[0] == (
+        f"k = 1000000 left out, because {sample.name} has only {n_features} features."
+    )
 
 
 def test_a_stopped_comparison_continues_in_its_run_directory(sample, tmp_path):

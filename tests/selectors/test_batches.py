@@ -284,7 +284,7 @@ def test_batches_are_checked():
         SemFS(3).fit(open_blocks(X, y, memory=4096), batch=donor[1:])
     with pytest.raises(ValueError, match="must be given together"):
         SemFS(3).fit(X, y, X_unlabeled=X, batch=donor)
-    with pytest.raises(ValueError, match="same partition"):
+    with pytest.raises(ValueError, match="divide the samples in the same way"):
         SemFS(3).fit(X, y, batch=y + 10)
     alone = np.where(y == 1, "a", donor)
     with pytest.warns(UserWarning, match=r"1 of 6 classes occur in one batch only: 1 \(a\)"):
