@@ -92,7 +92,7 @@ def test_broken_tables_are_one_line(tmp_path, ending, content, message):
     [
         (ZOO, "polar bear", r"class 'polar bear'; did you mean 'polar\+bear'\?"),
         (ZOO, "HEN", "class 'HEN'; did you mean 'hen'?"),
-        (ZOO, "xylophone", r"class 'xylophone'\. Add it"),
+        (ZOO, "xylophone", r"class 'xylophone'\. Add the row"),
         ({"3": [1.0]}, 3, "class 3; did you mean '3'?"),
         (ZOO.to_numpy(), "hen", r"class 'hen'.*integer label r; 3 rows"),
         (ZOO.to_numpy(), -1, "class -1"),

@@ -236,7 +236,7 @@ def test_apy_averages_objects_and_keeps_the_order_of_the_files(tmp_path):
 @pytest.mark.parametrize(
     "line, message",
     [
-        ("c.jpg mug 1 2 3 4 0\n", r"object 1: 7 columns; 8 were expected"),
+        ("c.jpg mug 1 2 3 4 0\n", r"object 1: 7 columns, but 8 were expected"),
         ("c.jpg mug 1 2 3 4 0 7\n", "object 1: .* 2 times 0 or 1"),
         ("c.jpg cup 1 2 3 4 0 1\n", "class_names.txt must name the classes"),
         ("", "class_names.txt must name the classes"),

@@ -64,10 +64,10 @@ def test_uncertainty_is_none_inside_a_class_and_largest_between_two(seen):
 
 
 def test_classes_without_spread_and_missing_values_are_refused():
-    with pytest.raises(ValueError, match="no class with 3 samples"):
+    with pytest.raises(ValueError, match="no class with at least 3 samples"):
         unseen_sample_distance([[0.0], [1.0]], ["ant", "cat"], [[0.5]])
     with pytest.raises(
-        ValueError, match="no class with 4 samples or more, 2 for each dimension"
+        ValueError, match="no class with at least 4 samples, that is, 2 for each dimension"
     ):
         unseen_class_distance([[0.0, 0.0]], ["ant"], [[1.0, 1.0]] * 3, ["bee"] * 3)
     with pytest.raises(ValueError, match="Z_unseen contains NaN"):

@@ -92,7 +92,7 @@ def test_reading_a_directory_without_results_says_how_to_make_some(tmp_path):
 
 def test_a_store_that_cannot_be_written_says_where_to_look(tmp_path):
     (tmp_path / "results.sqlite").mkdir()
-    with pytest.raises(StoreError, match="can be written"):
+    with pytest.raises(StoreError, match="is writable"):
         Store(tmp_path)
 
 

@@ -481,7 +481,7 @@ def test_descriptions_that_predict_nothing_are_not_used():
 def test_descriptions_are_not_used_with_few_seen_classes():
     X, y, A, _ = described_problem()
     few = y < 4
-    with pytest.warns(UserWarning, match="4 seen classes; 8 are needed"):
+    with pytest.warns(UserWarning, match="found 4 seen classes, but 8 are needed"):
         selector = SemFS(4, A, target_attributes=A).fit(X[few], y[few])
     assert_same_fit(selector, SemFS(4, A[:4]).fit(X[few], y[few]))
     quiet = SemFS(4, A).fit(X[few], y[few])
