@@ -420,6 +420,15 @@ def test_the_page_of_a_loaded_selector_does_not_say_what_groups_are_worth(tmp_pa
     assert "% worse" not in report.render()
 
 
+def test_names_at_the_start_of_a_rule_stay_as_they_are(panel):
+    from dataclasses import replace
+
+    told = replace(panel, rules=["include: s03_rms_g, s11_kurt entered first."])
+    page = told.render()
+    assert "s03_rms_g, s11_kurt entered first" in page
+    assert "S03_rms_g" not in page
+
+
 def test_the_page_says_that_rules_held_on_every_bootstrap():
     X, y = planted()
     told = "All rules were met every time"

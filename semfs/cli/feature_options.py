@@ -121,7 +121,8 @@ def feature_values(
 ) -> dict[str, Any] | list[Any] | None:
     """Return what --groups or --costs names: a column of var, or a table of two columns.
 
-    A table of costs may name ``groups``, the value of --groups, instead of features.
+    A table of costs may name ``groups``, the value of --groups, instead of features. Columns
+    that --drop leaves out of the data may be in a table, and are ignored.
     """
     from semfs.io.anndata import frame_column
     from semfs.validation import ParameterError, is_file
@@ -133,7 +134,9 @@ def feature_values(
         if groups is not None and parameter == "costs":
             labels = groups.values() if isinstance(groups, dict) else groups
             known |= {str(label) for label in labels}
-        return _listed_values(parameter, Path(text), known)
+        values = _listed_values(parameter, Path(text), known)
+        dropped = set(source.reader.dropped) - known
+        return {name: value for name, value in values.items() if name not in dropped}
     reader = source.reader
     if reader.path is None or not reader.of_cells:
         message = (

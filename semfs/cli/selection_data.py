@@ -109,15 +109,33 @@ def with_usable_labels(
 
 
 def _check_shared_classes(options: Selection, labels: Labels) -> None:
-    """Raise if all labels are different, because they then name samples, not classes."""
+    """Raise if most labels are different, because they then are no names of classes."""
     n_labeled = int((labels.codes >= 0).sum())
     n_classes = len(labels.used().classes)
-    if n_labeled > n_classes or n_classes < FEWEST_NAMES:
+    if n_classes < FEWEST_NAMES:
+        return
+    if n_classes < n_labeled:
+        _check_not_measured(options, n_classes, n_labeled)
         return
     raise ValueError(
         f"--label {options.label or 'y'}: all {n_labeled} labels differ, "
         "as if they were serial numbers. Give the column that holds the "
         "classes."
+    )
+
+
+def _check_not_measured(options: Selection, n_classes: int, n_labeled: int) -> None:
+    """Raise if more than half of the labels are different, as those of a measurement are."""
+    if n_classes <= FEWEST_NAMES or 2 * n_classes <= n_labeled:
+        return
+    # who leaves out small classes knows them
+    if options.min_cells is not None:
+        return
+    raise ValueError(
+        f"--label {options.label or 'y'}: {n_labeled} labels have {n_classes} "
+        "different values, as if they were measurements or names of samples. "
+        "Give the column that holds the classes. If these are classes, leave "
+        "out those with few samples (--min-cells 3)."
     )
 
 

@@ -100,6 +100,7 @@ class Reader:
     label: str | None = None  # name of the label column
     read_labels: Labels | None = None  # as the file has them, before any is left out
     left_out: Sequence[str] = ()  # columns that are no features
+    dropped: Sequence[str] = ()  # columns that the user leaves out
     frame: str = "var"  # group of an .h5ad file that describes the genes: "var" or "raw/var"
     chunk_rows: int = 1  # rows that are stored together
     sparse: bool = False

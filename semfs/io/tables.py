@@ -189,6 +189,7 @@ class TableReader(Reader):
         self.label = label
         self.block_bytes = block_bytes
         self.only = only
+        self.dropped = tuple(drop)
         self.table: pa.Table | None = None
         if isinstance(data, Path):
             self.path = data

@@ -227,3 +227,52 @@ def test_columns_with_gaps_are_left_out_by_drop(machine, invoke):
     machine.loc[3, "b"] = np.nan
     write(machine)
     assert "--drop NAME" in invoke(*SELECT, code=2).stderr
+
+
+# ---- labels and groups ----------------------------------------------------------------
+
+
+def test_a_measurement_is_no_label(machine, invoke):
+    machine["load"] = np.r_[np.arange(40) / 8, np.full(20, 9.5)]
+    write(machine)
+    options = ("-k", 2, "-o", "small.csv")
+    refused = invoke("select", "machine.csv", "-l", "load", *options, code=2).stderr
+    refused = " ".join(refused.split())
+    assert "--label load: 60 labels have 41 different values" in refused
+    assert "Give the column that holds the classes" in refused
+    assert "--min-cells 3" in refused
+    # half of the samples have another class
+    machine["lot"] = [f"lot {j // 2}" for j in range(60)]
+    write(machine)
+    invoke("select", "machine.csv", "-l", "lot", "--drop", "kind", *options)
+    # small classes can be left out
+    more = ("--drop", "kind", "--drop", "lot", "--min-cells", 3)
+    machine["load"] = [f"c{min(j, 30) if j < 50 else 31 + j % 2}" for j in range(60)]
+    write(machine)
+    done = invoke("select", "machine.csv", "-l", "load", *more, *options)
+    assert "of 3 classes" in done.stdout
+
+
+def test_an_excluded_feature_and_its_whole_group(machine, invoke, tmp_path):
+    write(machine)
+    rows = ["feature,device", "a,left", "b,left", "c,right", "d,right", "e,top"]
+    (tmp_path / "groups.csv").write_text("\n".join(rows))
+    arguments = (*SELECT, "--groups", "groups.csv")
+    refused = invoke(*arguments, "--exclude", "b,c", code=2).stderr
+    refused = " ".join(refused.split())
+    assert "-k is 2, but the rules leave 1 group to select from." in refused
+    assert "concerns 2 groups, such as 'left' for 'b'" in refused
+    assert "--drop NAME" in refused
+    # groups that are excluded as a whole need no such advice
+    refused = invoke(*arguments, "--exclude", "left,right", code=2).stderr
+    assert "whole group" not in refused
+    # a table of groups may name columns that are dropped
+    invoke(*arguments, "--drop", "b,c")
+    assert pd.read_csv("small.csv").columns.isin(["a", "d", "e", "kind"]).all()
+    rows = ["feature,cost", "a,1", "b,1", "c,1", "d,1", "e,1"]
+    (tmp_path / "costs.csv").write_text("\n".join(rows))
+    invoke(*arguments, "--drop", "b,c", "--costs", "costs.csv", "--budget", 3)
+    # other unknown names are still refused
+    (tmp_path / "groups.csv").write_text("feature,device\na,left\nbb,left")
+    refused = invoke(*arguments, "--drop", "c", code=2).stderr
+    assert "no feature named 'bb'" in refused

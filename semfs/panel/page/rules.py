@@ -16,7 +16,10 @@ def rule_section(report: PanelReport) -> Section:
     body = []
     for sentence in report.rules:
         rule, _, text = words.put_into(sentence).partition(": ")
-        body.append([rule, text[:1].upper() + text[1:]])
+        # the sentence about include begins with the name of a feature
+        if rule != "include":
+            text = text[:1].upper() + text[1:]
+        body.append([rule, text])
     text = (
         "J is the part of the descriptions and labels of the "
         f"{words.classes} that the panel leaves unexplained; smaller is "

@@ -128,6 +128,7 @@ class _PanelMaker:
             self._sum = sp.csr_array(columns, shape=(d, self.n_units))
         self.forced = self._holds(forced)
         is_out = _union(excluded, d)
+        self.is_out = is_out
         self.available = self._available(is_out)
         self._check_forced_groups(unit_of, forced, is_out)
         #: Costs (U,); NaN for units without a price, since those out of reach need none.
@@ -201,12 +202,34 @@ class _PanelMaker:
         if k > n_available:
             left = counted(n_available, what)
             message = f"is {k}, but the rules leave {left} to select from."
+            message += self._kept_out()
             raise ParameterError("n_features_to_select", message)
         n_forced = int(self.forced.sum())
         if n_forced > k:
             message = f"has {n_forced} {what}, more than n_features_to_select={k}."
             raise ParameterError("include", message)
         return k
+
+    def _kept_out(self) -> str:
+        """Return in words which groups one excluded feature keeps out, with the remedy."""
+        if self.unit_of is None:
+            return ""
+        assert self.labels is not None
+        # groups that would be available if they consisted of their other features
+        others = self._holds(self.varying & ~self.is_out)
+        partly = np.flatnonzero(others & self._holds(self.is_out) & ~self.forced)
+        if not len(partly):
+            return ""
+        group = int(partly[0])
+        excluded = self.is_out & (self.unit_of == group)
+        feature = feature_name(int(np.flatnonzero(excluded)[0]), self.names)
+        return (
+            " One excluded feature keeps out its whole group, which concerns "
+            f"{counted(len(partly), 'group')}, such as "
+            f"{str(self.labels[group])!r} for {feature!r}. To leave out only the "
+            "features themselves, remove them from the data (--drop NAME on the "
+            "command line, drop=[name] for files in Python)."
+        )
 
     def rules(self, rules: PanelRules) -> PanelRules:
         """Return the rules with their panel."""
