@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from semfs.select.opening import gene_names
 from semfs.select.outputs import check_file_ending, check_format
 from semfs.select.reduced import write_cells, write_matrix
 from semfs.selectors.filling import Filling, fill_values_of
+from semfs.selectors.linear import LinearSelector
 from semfs.selectors.ranking import RankingSelector
+from semfs.selectors.sample_scale import ScaleWatch
 from semfs.selectors.selected_columns import names_of_selected, no_selected
 from semfs.validation import REPLACE_INFINITY, ParameterError, counted, listed, warn_user
 
@@ -36,6 +39,29 @@ class InfinityCount:
         if isinstance(block, np.ndarray) and block.dtype.kind == "f":
             self.n += int(np.isinf(block).sum())
         return self.filled(block)
+
+
+@dataclass
+class WatchedFilling:
+    """Fills gaps in blocks (r, k), and compares what was measured with the fit."""
+
+    filling: Filling
+    watch: ScaleWatch | None
+
+    def __call__(self, block: Floats) -> Floats:
+        """Return the filled block."""
+        filled = self.filling.filled(block)
+        # infinity has a warning of its own, and is of no unit
+        if not isinstance(filled, np.ndarray) or not np.isfinite(filled).all():
+            self.watch = None
+        if self.watch is not None:
+            self.watch.add(np.asarray(filled, dtype=np.float64))
+        return filled
+
+    def warn(self) -> None:
+        """Warn of features that seem to be in another unit."""
+        if self.watch is not None:
+            self.watch.warn()
 
 
 def transform_file(
@@ -112,15 +138,24 @@ def transform_file(
             write_matrix(source, places, file, infinities)
         else:
             filling = Filling(fill)
-            infinities = InfinityCount(filling.filled)
+            watched = WatchedFilling(filling, _scale_watch(selector))
+            infinities = InfinityCount(watched)
             write_matrix(source, places, file, infinities)
             filling.warn()
+            watched.warn()
         if infinities.n:
             warn_user(
                 f"{counted(infinities.n, 'infinite value')} of selected features written as "
                 f"in {data}. {REPLACE_INFINITY}"
             )
     return source.n_rows or 0, len(places)
+
+
+def _scale_watch(selector: RankingSelector) -> ScaleWatch | None:
+    """Return what compares values with the fit; None if the fit had other values."""
+    if not isinstance(selector, LinearSelector) or selector._preprocessing().active:
+        return None
+    return selector._scale_watch(np.ones(int(selector.get_support().sum()), dtype=bool))
 
 
 def _places(selector: RankingSelector, source: BlockSource, data: Path) -> Indices:

@@ -389,12 +389,15 @@ class PredictingSelector(RankingSelector):
 
     def _watched(self, blocks: Iterator[Float64], present: Mask) -> Iterator[Float64]:
         """Yield blocks (r, j) of the selected features in a mask (k,); warn of other units."""
+        return self._scale_watch(present).watch(blocks)
+
+    def _scale_watch(self, present: Mask) -> ScaleWatch:
+        """Return what compares selected features, in a mask (k,), with those of the fit."""
         fitted = self._get_fitted()
         names = getattr(self, "feature_names_in_", None)
         shown = [feature_name(j, names) for j in fitted.selected[present].tolist()]
         within = np.sqrt(np.maximum(fitted.within.diagonal(), 0.0))
-        watch = ScaleWatch(fitted.class_means[:, present], within[present], shown)
-        return watch.watch(blocks)
+        return ScaleWatch(fitted.class_means[:, present], within[present], shown)
 
 
 def _are_labels(table: AttributeTable) -> bool:

@@ -116,6 +116,20 @@ def test_without_imputation_a_column_without_any_value_is_refused_as_a_gap(
     assert pd.read_csv("out.csv")[selected[0]].isna().all()
 
 
+def test_transform_warns_of_other_units_if_it_fills_gaps(machine, reading, invoke):
+    features = list("abcde")
+    machine[features] = machine[features] * 1.8 + 320
+    machine.loc[3, "a"] = np.nan
+    write(machine, "other.csv")
+    for command in ("predict", "transform"):
+        done = invoke(command, "panel.npz", "other.csv", "-o", "out.csv")
+        assert "seem to have other units" in " ".join(done.stderr.split())
+    machine[features] = (machine[features] - 320) / 1.8
+    write(machine, "same.csv")
+    done = invoke("transform", "panel.npz", "same.csv", "-o", "out.csv")
+    assert "other units" not in done.stderr
+
+
 # ---- infinity and broken numbers ------------------------------------------------------
 
 
