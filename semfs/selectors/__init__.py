@@ -9,7 +9,7 @@ The modules in the order of a fit:
 - ``problem``: the optimization problem. Its parts are ``parameters``, ``candidates``,
   ``seen_objective``, ``knowledge`` (what is known besides labeled samples, with
   ``unseen_classes``), and ``rules`` of a panel. ``training_checks``, ``table_scale``,
-  ``sample_scale`` and ``batch_like`` warn of data that are probably wrong
+  ``sample_scale``, ``unlabeled_scale`` and ``batch_like`` warn of data that are probably wrong
 - ``unlabeled_classes``, ``cluster_groups``, ``cluster_moments``, ``clusters``,
   ``cluster_space``, ``kmeans``: clusters of unlabeled samples, from the problem of separating
   them down to K-means

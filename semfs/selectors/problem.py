@@ -32,6 +32,7 @@ from semfs.selectors.training_checks import (
     warn_of_dominant_features,
     warn_of_row_numbers,
 )
+from semfs.selectors.unlabeled_scale import warn_of_other_units
 from semfs.validation import ParameterError
 
 
@@ -79,11 +80,11 @@ class Problem:
             k if params.groups is None else moments.n_features,
             feature_names,
         )
-        # Features that cannot be selected cannot dominate the selection either.
-        variances = np.where(candidates.allowed, moments.scatter_diag, 0.0)
-        warn_of_dominant_features(variances, feature_names)
-        warn_of_row_numbers(moments, candidates.allowed, feature_names)
+        _warn_of_features(moments, candidates, feature_names)
         knowledge = further_knowledge(params, objective, table, data.unlabeled)
+        clusters = knowledge.unlabeled
+        if clusters.moments is not None and not clusters.is_off_scale:
+            warn_of_other_units(moments, clusters.moments, candidates.allowed, feature_names)
         # such as a gene of an unseen type: it competes by what it says about the clusters
         only_unlabeled = knowledge.unlabeled.vary_in(candidates.constant)
         knowledge = knowledge.ignoring(only_unlabeled)
@@ -137,6 +138,18 @@ class Problem:
             panel=self.rules.panel,
             monitor=monitor,
         )
+
+
+def _warn_of_features(
+    moments: Moments,
+    candidates: Candidates,
+    feature_names: Sequence[str] | None,
+) -> None:
+    """Warn of features that dominate the selection or are no measurements."""
+    # Features that cannot be selected cannot dominate the selection either.
+    variances = np.where(candidates.allowed, moments.scatter_diag, 0.0)
+    warn_of_dominant_features(variances, feature_names)
+    warn_of_row_numbers(moments, candidates.allowed, feature_names)
 
 
 def _rules(

@@ -22,6 +22,7 @@ from semfs.selectors.cluster_moments import (
 )
 from semfs.selectors.inputs.unlabeled_rows import UnlabeledRows, UnlabeledStream
 from semfs.selectors.prediction import LEAST_SPREAD
+from semfs.selectors.unlabeled_scale import warn_of_other_scale
 from semfs.validation import warn_user
 
 #: Fewer unlabeled samples are not clustered.
@@ -50,14 +51,6 @@ GROUPS_PER_CLUSTER = 0.5
 #: 381 unlabeled cells. With more, seen classes are separated better and unseen ones worse
 #: (docs/default.md).
 SEEN_FLOOR = 0.2
-#: Unlabeled samples are taken to be on another scale than the seen ones if a typical feature
-#: varies that many times as much or as little, or has a mean so many standard deviations away:
-#: also samples of other classes differ less than that, in half of all features.
-OTHER_SPREAD = 10.0
-OTHER_OFFSET = 3.0
-FEWEST_FEATURES_TO_COMPARE = 5
-
-
 #: A larger share of the weight is most of it.
 MOST_OF_WEIGHT = 0.5
 
@@ -75,6 +68,7 @@ class UnlabeledClasses:
     why_not_used: str = ""  # empty if the samples are used
     n_ignored: int = 0  # samples far from all others
     moments: Moments | None = None  # of the clusters, if they are used
+    is_off_scale: bool = False  # whether a warning said so of the typical feature
 
     def vary_in(self, features: Mask) -> Mask:
         """Return which features of a mask (d,) are not constant in the clustered samples."""
@@ -137,7 +131,7 @@ def unlabeled_classes(
     else:
         found = clusters_in_memory(seen, unlabeled, n_clusters)
     labels = found.labels
-    _warn_of_other_scale(objective.moments, found.moments)
+    is_off = warn_of_other_scale(objective.moments, found.moments)
 
     n_found = len(found.centers)
     problem = _separate_clusters(found, objective)
@@ -164,6 +158,7 @@ def unlabeled_classes(
         PENALTY_OF_OTHERS,
         n_ignored=n_ignored,
         moments=found.moments,
+        is_off_scale=is_off,
     )
 
 
@@ -185,30 +180,6 @@ def _why_not_clustered(
     if not isinstance(unlabeled, UnlabeledStream) and not seen_in_memory:
         return "the samples of the seen classes are not in memory"
     return ""
-
-
-def _warn_of_other_scale(seen: Moments, unlabeled: Moments) -> None:
-    """Warn if unlabeled samples do not seem to be scaled like the seen ones."""
-    varying = np.flatnonzero((seen.scatter_diag > 0) & (unlabeled.scatter_diag > 0))
-    if len(varying) < FEWEST_FEATURES_TO_COMPARE:
-        return
-    spread_seen = np.sqrt(seen.scatter_diag[varying] / seen.total)
-    spread = np.sqrt(unlabeled.scatter_diag[varying] / unlabeled.total)
-    # medians: single features of other classes may differ by any amount
-    ratio = float(np.median(spread / spread_seen))
-    offset = float(np.median(np.abs(unlabeled.mean - seen.mean)[varying] / spread_seen))
-    if 1.0 / OTHER_SPREAD < ratio < OTHER_SPREAD and offset < OTHER_OFFSET:
-        return
-    difference = (
-        f"their features vary {ratio:.2g} times as much as those of the labeled samples"
-    )
-    if offset >= OTHER_OFFSET:
-        difference += f" and are {offset:.2g} standard deviations away from them"
-    warn_user(
-        "The unlabeled samples seem to be on another scale: typically, "
-        f"{difference}. Scale them like X. A pipeline does this only with "
-        'transform_input=["X_unlabeled"].'
-    )
 
 
 def weight_of_seen(n_samples: int, n_clusters: int) -> float:
