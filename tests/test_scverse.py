@@ -749,7 +749,10 @@ def test_many_unknown_cells_are_noticed():
     found = warnings_of(lambda: annotate(cells, selector, unknown_rate=rate))
     share = (cells.obs["semfs_class"] == "unknown").mean()
     assert share > 3 * rate
-    assert f"unknown_rate: {share:.0%} of the samples are 'unknown', but 2%" in found
+    assert (
+        f"unknown_rate: {share:.0%} of the samples are 'unknown', but the rate was set to 2%"
+        in found
+    )
     X = lung.split()[0]
     atlas = anndata.AnnData(X, var=cells.var)
     assert "unknown_rate" not in warnings_of(

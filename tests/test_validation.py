@@ -165,7 +165,7 @@ def test_features_without_names_are_numbered():
 @pytest.mark.parametrize(
     "values, message",
     [
-        ("re:^MT-", r"include must be a list of features, .* write \['re:\^MT-'\]"),
+        ("re:^MT-", r"include must be a list of features, .* Write \['re:\^MT-'\]"),
         ([1.5], "include must hold indices or names"),
         ([True], "include must hold indices or names"),
     ],
@@ -202,7 +202,7 @@ def test_a_row_of_a_table_without_header_is_not_lost(tmp_path):
     path = tmp_path / "panel.csv"
     path.write_text("1,GONE\n2,CD3D\n3,MT-1\n")
     with (
-        pytest.warns(ParameterWarning, match="the 3 names in its column 2 are used"),
+        pytest.warns(ParameterWarning, match="The 3 names in its column 2 are used"),
         pytest.raises(ParameterError, match="no feature named 'GONE'"),
     ):
         resolve_features("include", [str(path)], NAMES)

@@ -453,7 +453,7 @@ def test_unlabeled_samples_of_weight_0_do_not_matter():
     assert found.knowledge_ == expected.knowledge_
     seen = y >= 0
     ignored = SemFS(5).fit(X[seen], y[seen])
-    with pytest.warns(UserWarning, match="0 are too few"):
+    with pytest.warns(UserWarning, match="0 samples are too few"):
         found = SemFS(5).fit(X, y, seen.astype(float))
     assert_array_equal(found.order_, ignored.order_)
 

@@ -249,11 +249,11 @@ def test_all_columns_with_gaps_are_named_at_once():
     frame = pd.DataFrame(X, columns=list("abcde"))
     frame.iloc[[3, 4, 9], 1] = np.nan
     frame.iloc[7, 4] = np.nan
-    with pytest.raises(ValueError, match=r"In all 4 in 2 columns: 'b' \(3\), 'e' \(1\)"):
+    with pytest.raises(ValueError, match=r"In total, 4 in 2 columns: 'b' \(3\), 'e' \(1\)"):
         SemFS(2).fit(frame, y)
-    with pytest.raises(ValueError, match=r"In all 4 in 2 columns: 1 \(3\), 4 \(1\)"):
+    with pytest.raises(ValueError, match=r"In total, 4 in 2 columns: 1 \(3\), 4 \(1\)"):
         SemFS(2).fit(frame.to_numpy(), y)
-    with pytest.raises(ValueError, match=r"In all 4 in 2 columns"):
+    with pytest.raises(ValueError, match=r"In total, 4 in 2 columns"):
         Moments.from_data(frame.to_numpy(), y)
 
 
