@@ -23,7 +23,7 @@ HEAD = """# Command line
 
 The extra `cli` ([installation](install.md)) installs the command `semfs`. If data or files
 have an error, one line on standard error says what was found, what was expected and what to do.
-After a misspelled command or option, the command prints its usage. The exit code is 2 in both
+If a command or option is misspelled, a usage message is printed. The exit code is 2 in both
 cases. In a pipe, or if `NO_COLOR` is set, the output is plain text without escape codes. For
 scripts, use `--json`.
 The column *value* lists the possible values, or says what is expected. "none" stands for a

@@ -167,16 +167,17 @@ def _bounds_sentences(found: dict) -> str:
     bound = row["true means"]
     of_all_genes = found["true means, all genes"]
     return (
-        "What limits these shares, with own terms and 50 genes:\n\n"
+        "With the types' own ontology terms and 50 genes, these limit the shares in the "
+        "table:\n\n"
         "- **The laboratory.** We aligned the genes of the second file with those of the first "
         "in three ways: using the *true* labels of its seen types, by standardizing, and by "
         "matching distributions. This changes the shares of unseen types by "
         f"{min(changes):+.2f} to {max(changes):+.2f} if only these compete, and by "
         f"{min(of_all):+.2f} to {max(of_all):+.2f} if all types compete.\n"
         "- **The bias against seen types.** If all types compete and each cell is predicted "
-        f"alone, every bias that names at least {bias['seen at least']:.2f} of the cells of "
-        f"seen types correctly names at most {bias['new at most']:.2f} of those of unseen "
-        "types correctly.\n"
+        f"alone, every bias with which at least {bias['seen at least']:.2f} of the cells of "
+        f"seen types are named correctly leaves at most {bias['new at most']:.2f} of the cells "
+        "of unseen types named correctly.\n"
         "- **The descriptions.** If the means of the unseen types were known from half of "
         f"their cells, the same genes would name {bound['new'][0]:.2f} of the other half "
         f"correctly, and {bound['all, new'][0]:.2f} if all types compete. With all genes, it "

@@ -127,8 +127,9 @@ def readme_paragraph(found: Mapping[str, Any]) -> str:
     headline = all_claims(found["rows"])[0]
     scores = scores_of(found["rows"])
     text = (
-        "This table does not test the claims of the paper. [Another page](docs/reproducing.md) "
-        "lists each claim with its verdict. The headline claim, a lead of 20–40 % over the "
+        "This table does not test the claims of the paper. "
+        "[Reproducing the paper](docs/reproducing.md) lists each claim with its verdict. "
+        "The headline claim, a lead of 20–40 % over the "
         f"best baseline, was {_counts(headline)} "
         f"{lead_in_words(scores, HEADLINE_DATA)} "
         f"{leads_with_few_and_many(scores, HEADLINE_DATA)}"

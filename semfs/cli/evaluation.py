@@ -99,7 +99,11 @@ RUN = (
     "A folder in which finished jobs are stored. If the run is "
     "interrupted, repeat the same command to resume it."
 )
-SIZES = "Numbers of features, such as 10,20 or 5:50:5, or shares, such as 0.1,0.2."
+SIZES = (
+    "Numbers of features: a list, such as 10,20, or a range "
+    "start:stop:step, such as 5:50:5 (stop included). Or shares, such "
+    "as 0.1,0.2."
+)
 SPLITS = (
     "Number of random class splits. The split that comes with the data set is then ignored."
 )

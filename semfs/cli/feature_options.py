@@ -38,8 +38,8 @@ BUDGET = (
 MIN_LEVEL = "Leave out features whose highest class mean is below this value."
 MAX_LEVEL = "Leave out features whose highest class mean is above this value."
 CAPACITY = (
-    "For every class, limit on the sum of its means of the selected "
-    "features. Give a number, or a table of classes and numbers."
+    "Upper limit, for each class, on the sum of the class means of the "
+    "selected features. Give a number, or a table of classes and numbers."
 )
 RARE = (
     "Leave out classes with fewer samples than this number, and their "

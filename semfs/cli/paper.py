@@ -34,7 +34,8 @@ OWN_SPLITS = (
     "first, followed by random splits."
 )
 WHOLE_SIZES = (
-    "Numbers of features, such as 10,20 or 5:50:5. Default: the numbers used in the paper."
+    "Numbers of features: a list, such as 10,20, or a range start:stop:step, such as 5:50:5 "
+    "(stop included). Default: the numbers used in the paper."
 )
 FAST = "Run faster, with fewer values of k, runs, splits and grid points."
 NO_GRIDS = (

@@ -178,7 +178,7 @@ def _check_other_names(path: Path, text: str, row_names: Sequence[str] | None) -
         raise FileError(
             f"{path} has {columns}, but none of its {len(table)} names is "
             f"a sample name. The file has names such as {table[-1][0]!r}, "
-            f"the data have names such as {str(row_names[-1])!r}. Write "
+            f"but the data have names such as {str(row_names[-1])!r}. Write "
             "the names exactly as they appear in the data."
         )
 

@@ -127,9 +127,9 @@ def _check_distinct_rows(rows: Iterable[Row]) -> None:
             raise ValueError(
                 f"two rows have data set {row['dataset']!r}, split "
                 f"{row['split']!r}, method {row['label']!r} and "
-                f"k={row['k']}. Evaluate your own class splits in one "
-                "call, evaluate(data, splits=[...]), or give the splits "
-                "distinct names."
+                f"k={row['k']}. Either evaluate all your class splits in "
+                "one call, as in evaluate(data, splits=[...]), or give "
+                "the splits distinct names."
             )
         known.add(key)
 

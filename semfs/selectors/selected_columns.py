@@ -299,7 +299,8 @@ def fitted_to_logs(selector: RankingSelector) -> bool:
     unit = selector._preprocessing().scale
     scale = 1.0 if unit is None else unit[selector._get_support_mask()]
     sample = getattr(selector, "calibration_sample_", None)
-    has_offsets = len(getattr(selector, "batches_", ()))
+    batches = to_numpy(getattr(selector, "batches_", np.zeros(0)))
+    has_offsets = len(batches) > 0
     # Values without the offsets of their batches are not those that were measured.
     if sample and not has_offsets:
         values = np.asarray(to_numpy(sample["features"]), dtype=np.float64) / scale

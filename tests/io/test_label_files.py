@@ -165,7 +165,7 @@ def test_a_column_is_refused_where_there_are_none_and_other_barcodes_are_shown(w
     labels = tmp_path / "labels.csv"
     labels.write_text("".join(f"{code}_donor,T cell\n" for code in BARCODES))
     message = (
-        r"two columns, but none of its 12 names is .* such as 'AAA11-1_donor', the data .* "
+        r"two columns, but none of its 12 names is .* such as 'AAA11-1_donor', but the data .* "
         "'AAA11-1'"
     )
     with pytest.raises(FileError, match=message):
@@ -186,7 +186,7 @@ def test_barcodes_that_do_not_match_are_not_read_as_classes(
     lines = [f"AAA{i % 50}-1{delimiter}T cell\n" for i in range(n_lines)]
     path = tmp_path / "labels.csv"
     path.write_text(header.replace(",", delimiter) + "".join(lines))
-    message = f"two columns, but none of its {n_lines} names is .*-1', the data .*'AAA59_donor'"
+    message = f"none of its {n_lines} names is .*-1', but the data .*'AAA59_donor'"
     with pytest.raises(FileError, match=message):
         open_blocks(tmp_path / "cells.h5ad", str(path))
 

@@ -135,8 +135,8 @@ INTERVALS = (
 
 #: Under which conditions the methods were compared.
 CONDITIONS = (
-    "In the main comparison, SemFS has its default settings and knows "
-    "the attributes of the seen classes only, as in the paper. The "
+    "In the main comparison, SemFS uses its default settings. As in "
+    "the paper, it knows only the attributes of the seen classes. The "
     "defaults differ from the paper's settings: the labels are "
     "additional targets, all classes have the same weight, the penalty "
     "is relative to the data, and near copies of selected features are "

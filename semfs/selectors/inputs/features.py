@@ -44,6 +44,7 @@ def check_unlabeled_features(
         raise ValueError(
             f"X_unlabeled has {n_features} features, which are not the "
             f"{d} features of X in the same order. Pass the same "
-            "features. In data frames, AnnData objects and files that "
-            "fit into memory, features are matched by name."
+            "features, or pass both as data frames, AnnData objects, or "
+            "files that fit into memory: features are then matched by "
+            "name, in any order."
         )
