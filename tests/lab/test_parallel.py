@@ -138,7 +138,7 @@ def test_a_full_disk_stops_the_run_with_one_line_and_keeps_what_was_finished(tmp
     process = python(f"t.map = map; {code}", tmp_path)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert err.startswith(f"semfs: note: {tmp_path}")
+    assert err.startswith(f"semfs: error: {tmp_path}")
     assert (err.count("\n"), "Free some space" in err) == (1, True)
     done = len(Store(tmp_path).rows())
     assert 0 < done < 8
