@@ -369,6 +369,7 @@ def test_numbers_of_features_that_are_left_out_are_noted_first(sample):
     )
 
 
+@pytest.mark.slow
 def test_a_stopped_comparison_continues_in_its_run_directory(sample, tmp_path):
     options = {"ks": [5], "n_repeats": 2, "n_jobs": 1, "run_folder": tmp_path}
     first, _ = evaluate(sample, ["variance"], **options)
